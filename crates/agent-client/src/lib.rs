@@ -1,0 +1,1 @@
+//! The host end of the agent's protocol.

@@ -1,0 +1,1 @@
+//! The agent as bytes, built beside the program that carries it.

@@ -1,0 +1,1 @@
+//! The guest's process 1.

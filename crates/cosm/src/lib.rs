@@ -1,0 +1,1 @@
+//! Sandboxes for code nobody trusts.

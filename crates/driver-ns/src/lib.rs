@@ -1,0 +1,1 @@
+//! Linux namespaces, as an ordinary user or as root.

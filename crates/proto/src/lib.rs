@@ -1,0 +1,1 @@
+//! The bytes between processes of different age: agent messages and keeper messages.

@@ -1,0 +1,1 @@
+//! The catalogue: what sandboxes should exist, and whether they live.

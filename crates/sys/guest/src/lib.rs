@@ -1,0 +1,1 @@
+//! The guest side of the system room: a start without libc, an allocator, fork and exec.

@@ -1,0 +1,1 @@
+//! The one room with unsafe: namespaces, mounts, processes, cgroups, seccomp, Landlock.
