@@ -113,7 +113,10 @@ impl<'de> Deserialize<'de> for ByteString {
             fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<ByteString, E> {
                 Ok(bytes.into())
             }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<ByteString, A::Error> {
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<ByteString, A::Error> {
                 let mut bytes = Vec::new();
                 while let Some(byte) = seq.next_element()? {
                     bytes.push(byte);
@@ -121,6 +124,10 @@ impl<'de> Deserialize<'de> for ByteString {
                 Ok(ByteString(bytes))
             }
         }
-        if d.is_human_readable() { d.deserialize_any(Visitor) } else { d.deserialize_bytes(Visitor) }
+        if d.is_human_readable() {
+            d.deserialize_any(Visitor)
+        } else {
+            d.deserialize_bytes(Visitor)
+        }
     }
 }

@@ -15,5 +15,9 @@ pub const SIGNAL_BASE: u8 = 128;
 
 /// The code for a command that a signal ended: 128 + n, as shells have it.
 pub const fn of_signal(signal: i32) -> u8 {
-    if signal > 0 && signal < 128 { SIGNAL_BASE + signal as u8 } else { 255 }
+    if signal > 0 && signal < 128 {
+        SIGNAL_BASE + signal as u8
+    } else {
+        255
+    }
 }

@@ -43,7 +43,9 @@ impl Home {
     }
     /// One sandbox's folder.
     pub fn sandbox(&self, id: SandboxId) -> SandboxDir {
-        SandboxDir { path: self.sandboxes().join(id.to_string()) }
+        SandboxDir {
+            path: self.sandboxes().join(id.to_string()),
+        }
     }
 }
 
@@ -96,10 +98,17 @@ impl RuntimeDir {
     pub fn new(base: &Path, home: &Home) -> Self {
         use std::os::unix::ffi::OsStrExt as _;
         // FNV-1a: stable across versions and machines, and no secret depends on it.
-        let hash = home.generation().as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-            (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self { root: base.join(format!("{:08x}", (hash >> 32) as u32 ^ hash as u32)) }
+        let hash = home
+            .generation()
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+                (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        Self {
+            root: base.join(format!("{:08x}", (hash >> 32) as u32 ^ hash as u32)),
+        }
     }
     /// The folder itself.
     pub fn path(&self) -> &Path {
@@ -127,8 +136,17 @@ mod tests {
     fn socket_paths_fit() {
         let home = Home::new("/home/a-rather-long-user-name/.local/share/cosm");
         let runtime = RuntimeDir::new(Path::new("/run/user/4294967294/cosm"), &home);
-        assert!(runtime.agent(SandboxId::from_random([255; 8])).as_os_str().len() < 100);
-        let other = RuntimeDir::new(Path::new("/run/user/4294967294/cosm"), &Home::new("/elsewhere"));
+        assert!(
+            runtime
+                .agent(SandboxId::from_random([255; 8]))
+                .as_os_str()
+                .len()
+                < 100
+        );
+        let other = RuntimeDir::new(
+            Path::new("/run/user/4294967294/cosm"),
+            &Home::new("/elsewhere"),
+        );
         assert_ne!(runtime, other);
     }
 }

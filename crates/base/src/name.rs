@@ -46,7 +46,10 @@ impl FromStr for SandboxName {
         if !first.is_ascii_alphanumeric() {
             return Err(NameError::Start(first));
         }
-        match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
+        match text
+            .chars()
+            .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+        {
             Some(other) => Err(NameError::Character(other)),
             None => Ok(Self(text.to_owned())),
         }
@@ -78,7 +81,21 @@ mod tests {
 
     #[test]
     fn names_that_would_leave_their_folder_are_refused() {
-        for bad in ["", ".", "..", "../x", "a/b", "-x", "_x", "a b", "a\n", "é", "a\0", "a'b", "\u{1b}[31m"] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "-x",
+            "_x",
+            "a b",
+            "a\n",
+            "é",
+            "a\0",
+            "a'b",
+            "\u{1b}[31m",
+        ] {
             assert!(bad.parse::<SandboxName>().is_err(), "{bad:?}");
         }
         for good in ["a", "A.b_c-9", "0", "a..b"] {
@@ -89,6 +106,9 @@ mod tests {
     #[test]
     fn the_longest_name_has_128_bytes() {
         assert!("x".repeat(128).parse::<SandboxName>().is_ok());
-        assert_eq!("x".repeat(129).parse::<SandboxName>(), Err(NameError::TooLong(129)));
+        assert_eq!(
+            "x".repeat(129).parse::<SandboxName>(),
+            Err(NameError::TooLong(129))
+        );
     }
 }

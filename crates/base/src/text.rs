@@ -28,9 +28,18 @@ pub const REDACTED: &str = "[redacted]";
 /// True for environment names whose values are not shown by default (`inspect`, logs, errors).
 pub fn looks_secret(name: &[u8]) -> bool {
     let upper = String::from_utf8_lossy(name).to_ascii_uppercase();
-    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"]
-        .iter()
-        .any(|word| upper.contains(word))
+    [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "API_KEY",
+        "APIKEY",
+        "PRIVATE_KEY",
+        "CREDENTIAL",
+    ]
+    .iter()
+    .any(|word| upper.contains(word))
 }
 
 #[cfg(test)]

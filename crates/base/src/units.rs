@@ -9,9 +9,13 @@ use serde::{Deserialize, Serialize};
 /// Why a text is not a size or a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    #[error("{0:?} is not a size: write a number of bytes, or one with k, m, g or t (powers of 1024), such as 512m")]
+    #[error(
+        "{0:?} is not a size: write a number of bytes, or one with k, m, g or t (powers of 1024), such as 512m"
+    )]
     Size(String),
-    #[error("{0:?} is not a time: write a number of seconds, or parts with ms, s, m, h or d, such as 1h30m")]
+    #[error(
+        "{0:?} is not a time: write a number of seconds, or parts with ms, s, m, h or d, such as 1h30m"
+    )]
     Time(String),
 }
 
@@ -38,7 +42,9 @@ impl FromStr for ByteSize {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let bad = || UnitError::Size(text.to_owned());
         let lower = text.trim().to_ascii_lowercase();
-        let digits_end = lower.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(lower.len());
+        let digits_end = lower
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .unwrap_or(lower.len());
         let (number, unit) = lower.split_at(digits_end);
         let shift = match unit.trim() {
             "" | "b" => 0,
@@ -51,8 +57,14 @@ impl FromStr for ByteSize {
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(1 << shift).map(Self).ok_or_else(bad);
         }
-        let value = number.parse::<f64>().map_err(|_| bad())? * f64::from(1u32 << (shift / 2)) * f64::from(1u32 << (shift / 2));
-        if value.is_finite() && (0.0..9e18).contains(&value) { Ok(Self(value as u64)) } else { Err(bad()) }
+        let value = number.parse::<f64>().map_err(|_| bad())?
+            * f64::from(1u32 << (shift / 2))
+            * f64::from(1u32 << (shift / 2));
+        if value.is_finite() && (0.0..9e18).contains(&value) {
+            Ok(Self(value as u64))
+        } else {
+            Err(bad())
+        }
     }
 }
 
@@ -65,7 +77,11 @@ impl fmt::Display for ByteSize {
             value /= 1024.0;
             unit += 1;
         }
-        if value.fract() == 0.0 { f.pad(&format!("{value:.0} {}", UNITS[unit])) } else { f.pad(&format!("{value:.1} {}", UNITS[unit])) }
+        if value.fract() == 0.0 {
+            f.pad(&format!("{value:.0} {}", UNITS[unit]))
+        } else {
+            f.pad(&format!("{value:.1} {}", UNITS[unit]))
+        }
     }
 }
 
@@ -77,17 +93,24 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let bad = || UnitError::Time(text.to_owned());
     let mut rest = text.trim();
     let seconds = |value: f64| {
-        Duration::try_from_secs_f64(value).ok().filter(|d| d.as_secs() < 100 * 366 * 86_400).ok_or_else(bad)
+        Duration::try_from_secs_f64(value)
+            .ok()
+            .filter(|d| d.as_secs() < 100 * 366 * 86_400)
+            .ok_or_else(bad)
     };
     if let Ok(number) = rest.parse::<f64>() {
         return seconds(number);
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(bad)?;
+        let digits = rest
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .ok_or_else(bad)?;
         let number: f64 = rest[..digits].parse().map_err(|_| bad())?;
         rest = &rest[digits..];
-        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let letters = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let factor = match &rest[..letters] {
             "ms" => 0.001,
             "s" => 1.0,
@@ -97,9 +120,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
             _ => return Err(bad()),
         };
         rest = &rest[letters..];
-        total = total.checked_add(seconds(number * factor)?).ok_or_else(bad)?;
+        total = total
+            .checked_add(seconds(number * factor)?)
+            .ok_or_else(bad)?;
     }
-    if text.trim().is_empty() { Err(bad()) } else { Ok(total) }
+    if text.trim().is_empty() {
+        Err(bad())
+    } else {
+        Ok(total)
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +138,14 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("0", 0), ("512m", 512 << 20), ("1.5g", 3 << 29), ("4096", 4096), ("2KiB", 2048), ("1 t", 1 << 40)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512m", 512 << 20),
+            ("1.5g", 3 << 29),
+            ("4096", 4096),
+            ("2KiB", 2048),
+            ("1 t", 1 << 40),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
         for bad in ["", "m", "-1", "1x", "1e9", "99999999999t", "1.2.3"] {
@@ -120,8 +156,19 @@ mod tests {
 
     #[test]
     fn times() {
-        for (text, ms) in [("10", 10_000), ("0", 0), ("1h30m", 5_400_000), ("250ms", 250), ("0.5", 500), ("1m0.5s", 60_500)] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        for (text, ms) in [
+            ("10", 10_000),
+            ("0", 0),
+            ("1h30m", 5_400_000),
+            ("250ms", 250),
+            ("0.5", 500),
+            ("1m0.5s", 60_500),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_millis(ms)),
+                "{text}"
+            );
         }
         for bad in ["", "s", "-1", "1y", "inf", "nan", "1h30", "9e99"] {
             assert!(parse_duration(bad).is_err(), "{bad}");

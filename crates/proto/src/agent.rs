@@ -536,4 +536,3 @@ pub struct GuestStats {
     /// Their time on a processor, microseconds.
     pub cpu_us: u64,
 }
-

@@ -63,7 +63,9 @@ pub enum FrameError {
 impl core::fmt::Display for FrameError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::TooLong(n) => write!(f, "a frame of {n} bytes is over the limit of {MAX_PAYLOAD}"),
+            Self::TooLong(n) => {
+                write!(f, "a frame of {n} bytes is over the limit of {MAX_PAYLOAD}")
+            }
             Self::UnknownKind(k) => write!(f, "unknown frame kind {k}"),
             Self::BadMessage => f.write_str("a message that can't be read"),
             Self::MessageTooLarge => write!(f, "a message over the limit of {MAX_PAYLOAD} bytes"),
