@@ -12,7 +12,7 @@ mod record;
 pub use capabilities::{Capabilities, Finding, Level, Support};
 pub use error::{LaunchError, LaunchPhase, ReapError};
 pub use guest::{Guest, GuestExit, GuestUsage};
-pub use plan::{IdRange, LaunchPlan, Upper};
+pub use plan::{IdRange, LaunchPlan, Recorder, Upper};
 pub use record::{IdMap, ProcessRecord, RunRecord};
 
 use std::future::Future;

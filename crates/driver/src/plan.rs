@@ -30,8 +30,11 @@ pub struct LaunchPlan {
     pub id_range: Option<IdRange>,
     /// Called with all that is needed to find this run again, after its parts have names and before any of the
     /// guest's code runs. An error from it stops the launch.
-    pub record: Box<dyn FnMut(&RunRecord) -> std::io::Result<()>>,
+    pub record: Recorder,
 }
+
+/// Writes a run's record where it outlives the keeper.
+pub type Recorder = Box<dyn FnMut(&RunRecord) -> std::io::Result<()>>;
 
 /// A range of the host's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
