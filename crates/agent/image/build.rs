@@ -29,7 +29,13 @@ const FLAGS: &[&str] = &[
 ];
 
 /// What the agent is made from, relative to `crates/`.
-const SOURCES: &[&str] = &["agent/src", "agent/Cargo.toml", "agent/bin", "proto", "sys/guest"];
+const SOURCES: &[&str] = &[
+    "agent/src",
+    "agent/Cargo.toml",
+    "agent/bin",
+    "proto",
+    "sys/guest",
+];
 
 fn main() -> ExitCode {
     match build() {
@@ -52,19 +58,30 @@ impl From<io::Error> for Failure {
 fn build() -> Result<(), Failure> {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
-    let crates = here.ancestors().nth(2).ok_or_else(|| Failure("this folder has no parents".into()))?;
+    let crates = here
+        .ancestors()
+        .nth(2)
+        .ok_or_else(|| Failure("this folder has no parents".into()))?;
     println!("cargo::rerun-if-env-changed=COSM_AGENT_PREBUILT");
     println!("cargo::rerun-if-changed=build.rs");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
-    println!("cargo::rerun-if-changed={}", crates.join("../Cargo.toml").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        crates.join("../Cargo.toml").display()
+    );
     let target = variable("TARGET")?;
     let agent = match env::var_os("COSM_AGENT_PREBUILT") {
         Some(path) => PathBuf::from(path),
-        None => compile(&crates.join("agent/bin/Cargo.toml"), &out.join("target"), &target)?,
+        None => compile(
+            &crates.join("agent/bin/Cargo.toml"),
+            &out.join("target"),
+            &target,
+        )?,
     };
-    fs::copy(&agent, out.join("cosm-agent")).map_err(|error| Failure(format!("{}: {error}", agent.display())))?;
+    fs::copy(&agent, out.join("cosm-agent"))
+        .map_err(|error| Failure(format!("{}: {error}", agent.display())))?;
     Ok(())
 }
 
@@ -91,7 +108,12 @@ fn offline() -> bool {
     env::var("CARGO_NET_OFFLINE").is_ok_and(|value| value == "true")
 }
 
-fn cargo(manifest: &Path, target_dir: &Path, target: &str, offline: bool) -> Result<Output, Failure> {
+fn cargo(
+    manifest: &Path,
+    target_dir: &Path,
+    target: &str,
+    offline: bool,
+) -> Result<Output, Failure> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(["build", "--release", "--locked", "--target", target]);
     command.arg("--manifest-path").arg(manifest);
@@ -118,5 +140,8 @@ fn leaks(name: &str) -> bool {
     let kept = linker || KEPT.iter().any(|kept| name.starts_with(kept));
     (name.starts_with("CARGO_") && !kept)
         || name.starts_with("RUSTC_")
-        || matches!(name, "RUSTFLAGS" | "RUSTDOCFLAGS" | "CLIPPY_ARGS" | "CLIPPY_CONF_DIR" | "LLVM_PROFILE_FILE")
+        || matches!(
+            name,
+            "RUSTFLAGS" | "RUSTDOCFLAGS" | "CLIPPY_ARGS" | "CLIPPY_CONF_DIR" | "LLVM_PROFILE_FILE"
+        )
 }

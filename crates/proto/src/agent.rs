@@ -3,6 +3,8 @@
 //! One connection is one operation. The host sends a [`Hello`] whose [`Request`] says which; the rest of the
 //! conversation depends on it:
 //!
+//! The agent may answer any of them with a `Refused` frame and close.
+//!
 //! | request | host sends after it | agent answers |
 //! |---|---|---|
 //! | `Exec` | [`ExecIn`], `Stdin` frames | [`ExecOut`], `Stdout`/`Stderr` frames; `Exit` or `Failed` is last |
@@ -16,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// The version of this protocol. Host and agent are always built together; the number catches a socket that leads
 /// somewhere else.
 pub const VERSION: u16 = 1;
+
+/// How many bytes of `Stdin` frames may be on their way: sent, and not yet told of by [`ExecOut::StdinTaken`].
+pub const STDIN_WINDOW: usize = 256 << 10;
 
 /// Any bytes: arguments, paths, names. Never assumed to be UTF-8.
 pub type Bytes = Vec<u8>;
@@ -181,6 +186,9 @@ pub enum ExecOut {
     },
     /// It could not be started. Last.
     Failed(SpawnFailure),
+    /// So many more bytes of `Stdin` frames reached the command (`Framed`, `Terminal`). The host never has more than
+    /// [`STDIN_WINDOW`] bytes on their way, so that a command that does not read can still be signalled.
+    StdinTaken(u32),
     /// It no longer reads its input; what was sent after this point is lost (`Framed`).
     StdinClosed,
     /// It ended. Last, always sent.

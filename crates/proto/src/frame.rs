@@ -31,6 +31,9 @@ pub enum Kind {
     Stderr = 3,
     /// Bytes of a file, at the place that the message before it named.
     Data = 4,
+    /// The agent could not serve the connection at all (no process for it, say): four bytes, an error number, little
+    /// endian. Ends any conversation.
+    Refused = 5,
 }
 
 impl Kind {
@@ -42,6 +45,7 @@ impl Kind {
             2 => Self::Stdout,
             3 => Self::Stderr,
             4 => Self::Data,
+            5 => Self::Refused,
             _ => return None,
         })
     }

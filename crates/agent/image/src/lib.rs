@@ -33,9 +33,16 @@ mod tests {
         const DYNAMIC: u32 = 2;
         const INTERPRETER: u32 = 3;
         assert_eq!(&AGENT[..5], b"\x7fELF\x02");
-        assert_eq!(word(16), EXECUTABLE, "loaded where it was linked, so it needs no relocation");
+        assert_eq!(
+            word(16),
+            EXECUTABLE,
+            "loaded where it was linked, so it needs no relocation"
+        );
         let headers = program_headers();
-        assert!(!headers.contains(&INTERPRETER) && !headers.contains(&DYNAMIC), "{headers:?}");
+        assert!(
+            !headers.contains(&INTERPRETER) && !headers.contains(&DYNAMIC),
+            "{headers:?}"
+        );
     }
 
     #[test]

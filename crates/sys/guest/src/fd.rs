@@ -45,5 +45,11 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<()> {
 /// `ENOSYS` before Linux 5.9.
 pub fn close_from(first: u32) -> Result<()> {
     // SAFETY: no memory is involved; the contract says that nobody owns these.
-    unsafe { syscall(number::CLOSE_RANGE, [first as usize, u32::MAX as usize, 0, 0, 0, 0]) }.map(drop)
+    unsafe {
+        syscall(
+            number::CLOSE_RANGE,
+            [first as usize, u32::MAX as usize, 0, 0, 0, 0],
+        )
+    }
+    .map(drop)
 }

@@ -34,7 +34,12 @@ fn forked(answer: usize) -> Fork {
 /// `EAGAIN` at a limit of processes, `ENOMEM`.
 pub fn fork() -> Result<Fork> {
     // SAFETY: without CLONE_VM the child has a copy of everything, its stack too; no address is passed.
-    let answer = unsafe { syscall(number::CLONE, [crate::signals::CHILD as usize, 0, 0, 0, 0, 0]) }?;
+    let answer = unsafe {
+        syscall(
+            number::CLONE,
+            [crate::signals::CHILD as usize, 0, 0, 0, 0, 0],
+        )
+    }?;
     Ok(forked(answer))
 }
 
@@ -50,19 +55,37 @@ pub fn fork_into_cgroup(folder: BorrowedFd<'_>) -> Result<Fork> {
     args[4] = crate::signals::CHILD as u64;
     args[10] = folder.as_raw_fd() as u64;
     // SAFETY: the kernel reads 88 bytes at `args`; without CLONE_VM the child has a copy of everything.
-    let answer = unsafe { syscall(number::CLONE3, [&raw const args as usize, size_of_val(&args), 0, 0, 0, 0]) }?;
+    let answer = unsafe {
+        syscall(
+            number::CLONE3,
+            [&raw const args as usize, size_of_val(&args), 0, 0, 0, 0],
+        )
+    }?;
     Ok(forked(answer))
 }
 
 /// Becomes another program. Returns only to say why not.
 pub fn execve(program: &CStr, argv: &[CString], envp: &[CString]) -> Errno {
     let pointers = |list: &[CString]| -> Vec<*const c_char> {
-        list.iter().map(|text| text.as_ptr()).chain([core::ptr::null()]).collect()
+        list.iter()
+            .map(|text| text.as_ptr())
+            .chain([core::ptr::null()])
+            .collect()
     };
     let (argv, envp) = (pointers(argv), pointers(envp));
     // SAFETY: NUL-terminated strings and NULL-terminated arrays of such, all alive during the call.
     let answer = unsafe {
-        syscall(number::EXECVE, [program.as_ptr() as usize, argv.as_ptr() as usize, envp.as_ptr() as usize, 0, 0, 0])
+        syscall(
+            number::EXECVE,
+            [
+                program.as_ptr() as usize,
+                argv.as_ptr() as usize,
+                envp.as_ptr() as usize,
+                0,
+                0,
+                0,
+            ],
+        )
     };
     answer.err().unwrap_or(Errno::IO)
 }
@@ -71,7 +94,9 @@ pub fn execve(program: &CStr, argv: &[CString], envp: &[CString]) -> Errno {
 pub fn exit(code: i32) -> ! {
     loop {
         // SAFETY: it does not return.
-        unsafe { syscall(number::EXIT_GROUP, [code as usize, 0, 0, 0, 0, 0]) }.map(drop).unwrap_or_default();
+        unsafe { syscall(number::EXIT_GROUP, [code as usize, 0, 0, 0, 0, 0]) }
+            .map(drop)
+            .unwrap_or_default();
     }
 }
 
@@ -107,7 +132,11 @@ impl Usage {
     /// `struct rusage`: two timevals, then maxrss (KiB) and thirteen more counters. Blocks are of 512 bytes.
     fn from_raw(raw: &[i64; 18]) -> Self {
         let positive = |value: i64| u64::try_from(value).unwrap_or(0);
-        let micros = |at: usize| positive(raw[at]).saturating_mul(1_000_000).saturating_add(positive(raw[at + 1]));
+        let micros = |at: usize| {
+            positive(raw[at])
+                .saturating_mul(1_000_000)
+                .saturating_add(positive(raw[at + 1]))
+        };
         Self {
             user_us: micros(0),
             system_us: micros(2),
@@ -129,15 +158,33 @@ pub fn wait(child: Option<Pid>, block: bool) -> Result<Option<Reaped>> {
     let mut raw = [0_i64; 18];
     let answer = loop {
         // SAFETY: the kernel writes one `int` and one `struct rusage` (144 bytes).
-        let answer =
-            unsafe { syscall(number::WAIT4, [which, &raw mut status as usize, options, &raw mut raw as usize, 0, 0]) };
+        let answer = unsafe {
+            syscall(
+                number::WAIT4,
+                [
+                    which,
+                    &raw mut status as usize,
+                    options,
+                    &raw mut raw as usize,
+                    0,
+                    0,
+                ],
+            )
+        };
         match answer {
             Err(Errno::INTR) => {}
             other => break other?,
         }
     };
-    let Some(pid) = Pid::from_raw(answer as i32) else { return Ok(None) };
+    let Some(pid) = Pid::from_raw(answer as i32) else {
+        return Ok(None);
+    };
     let signal = status & 0x7f;
     let code = (signal == 0).then_some((status >> 8) & 0xff);
-    Ok(Some(Reaped { pid, code, signal: (signal != 0).then_some(signal), usage: Usage::from_raw(&raw) }))
+    Ok(Some(Reaped {
+        pid,
+        code,
+        signal: (signal != 0).then_some(signal),
+        usage: Usage::from_raw(&raw),
+    }))
 }

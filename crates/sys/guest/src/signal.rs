@@ -23,14 +23,33 @@ struct Action {
 
 fn set_mask(mask: u64) -> Result<()> {
     // SAFETY: the kernel reads SET_SIZE bytes at `mask`.
-    unsafe { syscall(number::RT_SIGPROCMASK, [SIG_SETMASK, &raw const mask as usize, 0, SET_SIZE, 0, 0]) }.map(drop)
+    unsafe {
+        syscall(
+            number::RT_SIGPROCMASK,
+            [SIG_SETMASK, &raw const mask as usize, 0, SET_SIZE, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 fn set_action(signal: i32, handler: usize) -> Result<()> {
-    let action = Action { handler, rest: [0; 3] };
+    let action = Action {
+        handler,
+        rest: [0; 3],
+    };
     // SAFETY: the kernel reads one `Action`; the handler is one of the two that are no code.
     unsafe {
-        syscall(number::RT_SIGACTION, [signal as usize, &raw const action as usize, 0, SET_SIZE, 0, 0])
+        syscall(
+            number::RT_SIGACTION,
+            [
+                signal as usize,
+                &raw const action as usize,
+                0,
+                SET_SIZE,
+                0,
+                0,
+            ],
+        )
     }
     .map(drop)
 }
@@ -87,7 +106,14 @@ pub fn signalfd(signal: i32) -> Result<OwnedFd> {
     let fd = unsafe {
         syscall(
             number::SIGNALFD4,
-            [usize::MAX, &raw const mask as usize, SET_SIZE, SFD_NONBLOCK | SFD_CLOEXEC, 0, 0],
+            [
+                usize::MAX,
+                &raw const mask as usize,
+                SET_SIZE,
+                SFD_NONBLOCK | SFD_CLOEXEC,
+                0,
+                0,
+            ],
         )
     }?;
     // SAFETY: the kernel just made it, so nothing else owns it.
@@ -100,5 +126,18 @@ pub fn signalfd(signal: i32) -> Result<OwnedFd> {
 /// `kill`'s.
 pub fn send(to: Pid, signal: i32) -> Result<()> {
     // SAFETY: no memory is involved.
-    unsafe { syscall(number::KILL, [to.as_raw_nonzero().get() as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
+    unsafe {
+        syscall(
+            number::KILL,
+            [
+                to.as_raw_nonzero().get() as usize,
+                signal as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(drop)
 }

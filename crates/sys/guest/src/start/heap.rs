@@ -34,7 +34,13 @@ unsafe impl Sync for Heap {}
 
 impl Heap {
     pub(crate) const fn new() -> Self {
-        Self { state: UnsafeCell::new(State { free: [null_mut(); CLASSES], next: 0, end: 0 }) }
+        Self {
+            state: UnsafeCell::new(State {
+                free: [null_mut(); CLASSES],
+                next: 0,
+                end: 0,
+            }),
+        }
     }
 }
 
@@ -47,7 +53,12 @@ fn class(layout: Layout) -> Option<usize> {
 fn map(size: usize) -> *mut u8 {
     // SAFETY: a new private mapping touches nothing that exists.
     let mapping = unsafe {
-        mmap_anonymous(null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        mmap_anonymous(
+            null_mut(),
+            size,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
     };
     mapping.map_or(null_mut(), |address| address.cast())
 }
@@ -78,7 +89,11 @@ impl State {
     fn give(&mut self, block: *mut u8, class: usize) {
         let block = block.cast::<Free>();
         // SAFETY: the block is at least SMALLEST bytes, aligned so, and no longer anybody's.
-        unsafe { block.write(Free { next: self.free[class] }) };
+        unsafe {
+            block.write(Free {
+                next: self.free[class],
+            })
+        };
         self.free[class] = block;
     }
 }
@@ -108,12 +123,15 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let Ok(new) = Layout::from_size_align(new_size, layout.align()) else { return null_mut() };
+        let Ok(new) = Layout::from_size_align(new_size, layout.align()) else {
+            return null_mut();
+        };
         match (class(layout), class(new)) {
             (Some(old), Some(new)) if old == new => block,
             (None, None) => {
                 // SAFETY: `alloc` mapped this many bytes here, and they are this caller's to move.
-                let moved = unsafe { mremap(block.cast(), layout.size(), new_size, MremapFlags::MAYMOVE) };
+                let moved =
+                    unsafe { mremap(block.cast(), layout.size(), new_size, MremapFlags::MAYMOVE) };
                 moved.map_or(null_mut(), |address| address.cast())
             }
             _ => {

@@ -60,7 +60,9 @@ impl core::fmt::Write for Stderr {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         // SAFETY: whether 2 is open or not, writing to it breaks nothing: this process ends.
         let stderr = unsafe { BorrowedFd::borrow_raw(2) };
-        rustix::io::write(stderr, text.as_bytes()).map(drop).map_err(|_| core::fmt::Error)
+        rustix::io::write(stderr, text.as_bytes())
+            .map(drop)
+            .map_err(|_| core::fmt::Error)
     }
 }
 
