@@ -32,8 +32,31 @@ pub struct Plan {
     pub runtime: Bytes,
     /// The sandbox.
     pub id: SandboxId,
+    /// The ranges of the host's ids that root's sandboxes get; not used by others.
+    pub ids: IdSlots,
     /// What to do.
     pub task: Task,
+}
+
+/// Where the ranges of ids for root's sandboxes lie on this host, 65,536 ids each.
+///
+/// The default starts at 0x7000_0000, above what `useradd` hands out from `/etc/subuid` and above systemd's containers,
+/// and ends below systemd's range for foreign images (0x7ffe_0000): 4094 sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdSlots {
+    /// The first id.
+    pub first: u32,
+    /// How many ranges.
+    pub count: u32,
+}
+
+impl Default for IdSlots {
+    fn default() -> Self {
+        Self {
+            first: 0x7000_0000,
+            count: 4094,
+        }
+    }
 }
 
 /// The tasks of a keeper process. Each takes the sandbox's lock first and keeps it to its end.

@@ -1,0 +1,186 @@
+//! The state as everybody but keepers sees it: nothing is made or changed by looking.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::io;
+
+use cosm_base::{Home, SandboxId, SandboxName};
+use rusqlite::Connection;
+
+use crate::lookup::{self, Filter, Found, Page, RunRow, SandboxRow};
+use crate::phase::PhaseRecord;
+use crate::status::{Liveness, SandboxStatus};
+use crate::{StateError, schema};
+
+/// Looks at the state of one state folder. Cheap to make; what it needs it opens when first asked. Not to be used in a
+/// keeper, see [`Liveness`].
+#[derive(Debug)]
+pub struct Reader {
+    home: Home,
+    db: OnceCell<Connection>,
+    liveness: OnceCell<Liveness>,
+}
+
+impl Reader {
+    /// Looks at this state folder, which need not exist.
+    pub fn new(home: &Home) -> Self {
+        Self {
+            home: home.clone(),
+            db: OnceCell::new(),
+            liveness: OnceCell::new(),
+        }
+    }
+
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, StateError>,
+    ) -> Result<Option<T>, StateError> {
+        if self.db.get().is_none()
+            && let Some(db) = schema::open_to_read(&self.home.catalogue())?
+        {
+            self.db.set(db).expect("it was empty");
+        }
+        self.db.get().map(question).transpose()
+    }
+
+    fn liveness<T>(
+        &self,
+        question: impl FnOnce(&Liveness) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        if let Some(liveness) = self.liveness.get() {
+            return question(liveness);
+        }
+        let opened = Liveness::open(&self.home)?;
+        if opened.sees() {
+            question(self.liveness.get_or_init(|| opened))
+        } else {
+            // There is no lock file yet; there may be one the next time.
+            question(&opened)
+        }
+    }
+
+    /// The sandbox with this name.
+    ///
+    /// # Errors
+    /// [`StateError::Newer`], [`StateError::Damaged`], [`StateError::Database`], as for all questions here.
+    pub fn by_name(&self, name: &SandboxName) -> Result<Option<SandboxRow>, StateError> {
+        Ok(self.ask(|db| lookup::by_name(db, name))?.flatten())
+    }
+
+    /// The sandbox with this id.
+    ///
+    /// # Errors
+    /// As [`Reader::by_name`].
+    pub fn by_id(&self, id: SandboxId) -> Result<Option<SandboxRow>, StateError> {
+        Ok(self.ask(|db| lookup::by_id(db, id))?.flatten())
+    }
+
+    /// The sandbox with this name, with this id, or with an id that starts like this (4 characters at least).
+    ///
+    /// # Errors
+    /// As [`Reader::by_name`]; [`StateError::Ambiguous`].
+    pub fn find(&self, text: &str) -> Result<Option<SandboxRow>, StateError> {
+        match self.ask(|db| lookup::find(db, text))? {
+            Some(Found::One(row)) => Ok(Some(*row)),
+            Some(Found::None) | None => Ok(None),
+        }
+    }
+
+    /// Sandboxes, newest first.
+    ///
+    /// # Errors
+    /// As [`Reader::by_name`].
+    pub fn list(&self, filter: &Filter, page: Page) -> Result<Vec<SandboxRow>, StateError> {
+        Ok(self
+            .ask(|db| lookup::list(db, filter, page))?
+            .unwrap_or_default())
+    }
+
+    /// The latest runs of a sandbox, newest first.
+    ///
+    /// # Errors
+    /// As [`Reader::by_name`].
+    pub fn runs(&self, id: SandboxId, limit: u32) -> Result<Vec<RunRow>, StateError> {
+        Ok(self
+            .ask(|db| lookup::runs(db, id, limit))?
+            .unwrap_or_default())
+    }
+
+    /// How a sandbox is.
+    ///
+    /// # Errors
+    /// As [`Liveness::status`].
+    pub fn status(&self, id: SandboxId) -> Result<SandboxStatus, StateError> {
+        Ok(self.details(id)?.0)
+    }
+
+    /// How a sandbox is, with the phase record that says more.
+    ///
+    /// # Errors
+    /// As [`Liveness::status`].
+    pub fn details(
+        &self,
+        id: SandboxId,
+    ) -> Result<(SandboxStatus, Option<PhaseRecord>), StateError> {
+        self.liveness(|liveness| liveness.status(id))
+    }
+
+    /// The process that keeps a sandbox, see [`Liveness::keeper`].
+    ///
+    /// # Errors
+    /// As [`Liveness::keeper`].
+    pub fn keeper(&self, id: SandboxId) -> Result<Option<i32>, StateError> {
+        self.liveness(|liveness| liveness.keeper(id))
+    }
+
+    /// Sandboxes that need a keeper with the task `Reap`: crashed ones that were to be removed on exit or whose guest
+    /// may still be there, and folders that no row belongs to. Of those in `rows` (usually what a list has just
+    /// shown) and of all folders.
+    ///
+    /// # Errors
+    /// As [`Reader::by_name`] and [`Liveness::status`].
+    pub fn leftovers(&self) -> Result<Vec<SandboxId>, StateError> {
+        let mut found = Vec::new();
+        let folders = match fs::read_dir(self.home.sandboxes()) {
+            Ok(folders) => folders,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            Err(error) => return Err(StateError::io("reading", self.home.sandboxes())(error)),
+        };
+        for folder in folders {
+            let folder = folder.map_err(StateError::io("reading", self.home.sandboxes()))?;
+            let name = folder.file_name();
+            let Some(id) = name.to_str().and_then(|n| n.parse::<SandboxId>().ok()) else {
+                continue;
+            };
+            if self.is_leftover(id)? {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether nobody keeps this sandbox although there is something of it to clean up.
+    ///
+    /// # Errors
+    /// As [`Reader::leftovers`].
+    pub fn is_leftover(&self, id: SandboxId) -> Result<bool, StateError> {
+        // The lock first: a keeper takes it before it makes the folder, and enters the row before it lets go.
+        if self.keeper(id)?.is_some() {
+            return Ok(false);
+        }
+        let unreaped = self.home.sandbox(id).run_record().exists();
+        if unreaped {
+            // A keeper removes this record once its run is cleaned up, before it lets go.
+            return Ok(self.keeper(id)?.is_none());
+        }
+        match self.by_id(id)? {
+            // It may have been entered, ended and removed again since the folder was seen.
+            None => Ok(self.keeper(id)?.is_none() && self.home.sandbox(id).path().exists()),
+            Some(row) if row.remove_on_exit => {
+                Ok(!matches!(self.status(id)?, SandboxStatus::Created)
+                    && self.keeper(id)?.is_none())
+            }
+            Some(_) => Ok(false),
+        }
+    }
+}
