@@ -10,12 +10,11 @@ pub struct Caps(pub u64);
 /// The highest number a capability can have: the kernel's sets hold 64 bits.
 const LAST: u32 = 63;
 
-/// Drops every capability that is not in `keep` from the bounding set, empties the ambient set, and leaves exactly `keep`
-/// (so far as this process has them) effective and permitted; nothing is inheritable.
+/// Drops every capability that is not in `keep` from the bounding set for good, and empties the ambient set.
 ///
 /// # Errors
-/// `EPERM` where this process may not change its bounding set.
-pub fn limit_to(keep: Caps) -> Result<()> {
+/// `EPERM` without `CAP_SETPCAP`.
+pub fn drop_bounding(keep: Caps) -> Result<()> {
     for number in 0..=LAST {
         if keep.0 & (1 << number) != 0 {
             continue;
@@ -30,9 +29,16 @@ pub fn limit_to(keep: Caps) -> Result<()> {
         }
     }
     match rustix::thread::clear_ambient_capability_set() {
-        Ok(()) | Err(Errno::INVAL) => {}
-        Err(error) => return Err(error),
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(error) => Err(error),
     }
+}
+
+/// Leaves exactly `keep`, so far as this process has them, effective and permitted; nothing is inheritable.
+///
+/// # Errors
+/// None on a known kernel.
+pub fn limit_to(keep: Caps) -> Result<()> {
     let have = rustix::thread::capabilities(None)?;
     let left = have.permitted & CapabilitySet::from_bits_retain(keep.0);
     rustix::thread::set_capabilities(

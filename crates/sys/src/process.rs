@@ -207,6 +207,69 @@ pub fn wait(pidfd: BorrowedFd<'_>) -> Result<Exit> {
     }
 }
 
+/// What a process and those of its descendants that were waited for have used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Processor time, microseconds.
+    pub cpu_us: u64,
+    /// The most memory that one of them had at once, bytes.
+    pub peak_memory: u64,
+}
+
+/// As [`wait`], with what the child used.
+///
+/// # Errors
+/// As for [`wait`].
+pub fn wait_with_usage(pidfd: BorrowedFd<'_>) -> Result<(Exit, Spent)> {
+    const P_PIDFD: usize = 3;
+    loop {
+        // SAFETY: all zeroes is a valid value of both.
+        let (mut info, mut usage): (libc::siginfo_t, libc::rusage) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: the kernel writes a `siginfo_t` and a `rusage` into the places given.
+        let waited = unsafe {
+            syscall(
+                libc::SYS_waitid,
+                [
+                    P_PIDFD,
+                    pidfd.as_raw_fd() as usize,
+                    &raw mut info as usize,
+                    libc::WEXITED as usize,
+                    &raw mut usage as usize,
+                    0,
+                ],
+            )
+        };
+        match waited {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error),
+        }
+        // SAFETY: after a successful `waitid` the structure holds a child's status.
+        let status = unsafe { info.si_status() };
+        let exit = if info.si_code == libc::CLD_EXITED {
+            Exit::Code(status)
+        } else {
+            Exit::Signal(status)
+        };
+        let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+        let spent = Spent {
+            cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+            peak_memory: usage.ru_maxrss as u64 * 1024,
+        };
+        return Ok((exit, spent));
+    }
+}
+
+/// Closes this process's copy of a descriptor that a parent's value still owns: for a child of [`fork`], which never
+/// drops the values it has copies of.
+pub fn close_copy(fd: BorrowedFd<'_>) {
+    // SAFETY: no memory is involved; see above for ownership. Closing an open descriptor can't fail in a way that
+    // leaves it open.
+    let closed = unsafe { syscall(libc::SYS_close, [fd.as_raw_fd() as usize, 0, 0, 0, 0, 0]) };
+    debug_assert!(closed.is_ok());
+}
+
 /// Replaces this process by the program that an open descriptor holds, with an empty environment.
 ///
 /// Returns only where that failed.
@@ -238,6 +301,23 @@ pub fn exec_fd(program: BorrowedFd<'_>, argv: &[Option<&CStr>]) -> Errno {
         )
     };
     result.err().unwrap_or(Errno::NOEXEC)
+}
+
+/// Leaves namespaces for new ones of this process's own.
+///
+/// # Errors
+/// `EPERM` without the rights, `EINVAL` where the kernel has no such namespace.
+pub fn unshare(namespaces: Namespaces) -> Result<()> {
+    // SAFETY: no memory is involved; a `CLONE_NEW*` bit shares nothing that Rust relies on.
+    unsafe { syscall(libc::SYS_unshare, [namespaces.0 as usize, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// A copy of a descriptor with a number of at least `least`, closed on exec.
+///
+/// # Errors
+/// Too many descriptors (`EMFILE`).
+pub fn duplicate_above(fd: BorrowedFd<'_>, least: i32) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, least)
 }
 
 /// Sets the number of processes that this process's user may have; it can never be raised again.

@@ -1,0 +1,530 @@
+//! The guest's first process, from `clone3` to `exec`: it builds the root file system out of a [`Tree`], gives every
+//! right away that the guest does not get, and becomes the agent.
+//!
+//! Nothing here allocates. An error goes to the parent over a pipe that `exec` closes, and ends the process; everything
+//! made so far ends with its namespaces.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cosm_sys::mount::{self, Attributes, FsOption};
+use cosm_sys::process::Namespaces;
+use cosm_sys::seccomp::Instruction;
+use cosm_sys::{Errno, caps, process};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use crate::tree::{Filesystem, Root, Source, Step, Tree};
+
+/// What the child was doing when it failed. The number is what crosses the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    Start,
+    /// Opening the bind whose number is the detail.
+    Open,
+    Base,
+    Overlay,
+    Copy,
+    Pivot,
+    /// The step whose number is the detail.
+    Step,
+    ReadOnlyRoot,
+    Parent,
+    Become,
+    HostName,
+    Loopback,
+    CgroupNamespace,
+    Limits,
+    Descriptors,
+    Landlock,
+    Capabilities,
+    Seccomp,
+    Exec,
+}
+
+impl Stage {
+    const ALL: [Self; 19] = [
+        Self::Start,
+        Self::Open,
+        Self::Base,
+        Self::Overlay,
+        Self::Copy,
+        Self::Pivot,
+        Self::Step,
+        Self::ReadOnlyRoot,
+        Self::Parent,
+        Self::Become,
+        Self::HostName,
+        Self::Loopback,
+        Self::CgroupNamespace,
+        Self::Limits,
+        Self::Descriptors,
+        Self::Landlock,
+        Self::Capabilities,
+        Self::Seccomp,
+        Self::Exec,
+    ];
+}
+
+/// A failure in the child, as it crosses the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub stage: Stage,
+    pub detail: u32,
+    pub errno: i32,
+}
+
+impl Failure {
+    pub(crate) const SIZE: usize = 12;
+
+    fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[0] = self.stage as u8;
+        bytes[4..8].copy_from_slice(&self.detail.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.errno.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what a child wrote; `None` for anything else.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::SIZE] = bytes.try_into().ok()?;
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        Some(Self {
+            stage: *Stage::ALL.get(usize::from(bytes[0]))?,
+            detail: u32::from_le_bytes(word(4)),
+            errno: i32::from_le_bytes(word(8)),
+        })
+    }
+}
+
+/// What the child needs to know beside the tree.
+#[derive(Debug)]
+pub(crate) struct Confine<'a> {
+    /// Who it is while it builds: root, where the map has it.
+    pub builder: (u32, u32),
+    /// Who it becomes before it executes the agent, where that is another.
+    pub user: Option<(u32, u32)>,
+    /// Whether `setgroups` works (not where an ordinary user mapped a single group).
+    pub clear_groups: bool,
+    pub host_name: &'a [u8],
+    pub loopback: bool,
+    /// Make the cgroup namespace now, when the process is in its cgroup.
+    pub cgroup_namespace: bool,
+    pub max_processes: Option<u64>,
+    pub landlock: Option<BorrowedFd<'a>>,
+    pub keep: caps::Caps,
+    pub seccomp: &'a [Instruction],
+    pub listener: BorrowedFd<'a>,
+    pub boot: BorrowedFd<'a>,
+    pub agent: BorrowedFd<'a>,
+}
+
+/// The child's ends of what connects it to its parent.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    /// The parent writes one byte when the ids are mapped, and another when the guest may run.
+    pub go: BorrowedFd<'a>,
+    pub failure: BorrowedFd<'a>,
+}
+
+/// Room for the binds' mounts, made by the parent: the child must not allocate.
+pub(crate) type Mounts = Vec<Option<OwnedFd>>;
+
+/// Runs the child. Returns its exit code, only where something failed.
+pub(crate) fn run(tree: &Tree, mounts: &mut Mounts, confine: &Confine<'_>, line: &Line<'_>) -> i32 {
+    let Err(failure) = build(tree, mounts, confine, line) else {
+        return 0;
+    };
+    // The parent may be gone; then nobody is left to tell.
+    match rustix::io::write(line.failure, &failure.to_bytes()) {
+        Ok(_) => 111,
+        Err(_) => 112,
+    }
+}
+
+fn at(stage: Stage) -> impl Fn(Errno) -> Failure {
+    with(stage, 0)
+}
+
+fn with(stage: Stage, detail: usize) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure {
+        stage,
+        detail: detail as u32,
+        errno: errno.raw_os_error(),
+    }
+}
+
+fn build(
+    tree: &Tree,
+    mounts: &mut Mounts,
+    confine: &Confine<'_>,
+    line: &Line<'_>,
+) -> Result<(), Failure> {
+    caps::die_with_parent().map_err(at(Stage::Start))?;
+    mount::make_all_private().map_err(at(Stage::Start))?;
+    open_host_binds(tree, mounts)?;
+    if confine.loopback {
+        cosm_sys::net::loopback_up().map_err(at(Stage::Loopback))?;
+    }
+    wait_for_parent(line)?;
+    become_guest(confine)?;
+    enter_root(tree, mounts)?;
+    for (index, step) in tree.steps.iter().enumerate() {
+        take(step, mounts).map_err(with(Stage::Step, index))?;
+    }
+    if tree.read_only_root || tree.no_suid_root {
+        let attributes = Attributes {
+            read_only: tree.read_only_root,
+            no_suid: tree.no_suid_root,
+            ..Attributes::default()
+        };
+        seal(c"/", attributes).map_err(at(Stage::ReadOnlyRoot))?;
+    }
+    rustix::system::sethostname(confine.host_name).map_err(at(Stage::HostName))?;
+    wait_for_parent(line)?;
+    give_up_rights(confine)?;
+    Err(at(Stage::Exec)(process::exec_fd(
+        confine.agent,
+        &[Some(c"cosm-agent"), None],
+    )))
+}
+
+fn wait_for_parent(line: &Line<'_>) -> Result<(), Failure> {
+    let mut byte = [0_u8];
+    loop {
+        match rustix::io::read(line.go, &mut byte) {
+            Ok(1) => return Ok(()),
+            // The parent has ended or given up.
+            Ok(_) => return Err(at(Stage::Parent)(Errno::PIPE)),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(at(Stage::Parent)(error)),
+        }
+    }
+}
+
+fn become_guest(confine: &Confine<'_>) -> Result<(), Failure> {
+    let (uid, gid) = confine.builder;
+    caps::become_user(uid, gid, confine.clear_groups).map_err(at(Stage::Become))?;
+    // Changing the user took it away.
+    caps::die_with_parent().map_err(at(Stage::Become))?;
+    rustix::process::umask(Mode::empty());
+    Ok(())
+}
+
+fn open_host_binds(tree: &Tree, mounts: &mut Mounts) -> Result<(), Failure> {
+    for (index, (bind, slot)) in tree.binds.iter().zip(mounts.iter_mut()).enumerate() {
+        if let Source::Host(path) = &bind.source {
+            let opened = mount::clone_tree(mount::here(), path, bind.recursive).and_then(|m| {
+                mount::restrict(m.as_fd(), bind.attributes, bind.recursive).map(|()| m)
+            });
+            *slot = Some(opened.map_err(with(Stage::Open, index))?);
+        }
+    }
+    Ok(())
+}
+
+fn take_bind<'a>(mounts: &'a Mounts, index: usize) -> Result<BorrowedFd<'a>, Errno> {
+    mounts
+        .get(index)
+        .and_then(Option::as_ref)
+        .map(AsFd::as_fd)
+        .ok_or(Errno::BADF)
+}
+
+fn enter_root(tree: &Tree, mounts: &mut Mounts) -> Result<(), Failure> {
+    let base = at(Stage::Base);
+    let fs = mount::new_filesystem(
+        c"tmpfs",
+        c"cosm",
+        &[
+            FsOption::Text(c"mode", c"0755"),
+            FsOption::Text(c"size", &tree.base_size),
+            FsOption::Text(c"nr_inodes", &tree.base_inodes),
+        ],
+        Attributes {
+            no_devices: true,
+            ..Attributes::default()
+        },
+    )
+    .map_err(&base)?;
+    mount::attach(fs.as_fd(), mount::here(), c"/").map_err(&base)?;
+    rustix::process::fchdir(&fs).map_err(&base)?;
+    for folder in [c"dev", c"etc", c"run"] {
+        rustix::fs::mkdir(folder, Mode::from_raw_mode(0o755)).map_err(&base)?;
+    }
+    for (index, (bind, slot)) in tree.binds.iter().zip(mounts.iter_mut()).enumerate() {
+        let opened = match &bind.source {
+            Source::Base(path) => mount::clone_tree(fs.as_fd(), path, bind.recursive),
+            Source::Own(kind) => own(kind, bind.attributes),
+            Source::Host(_) | Source::Made(_) => continue,
+        };
+        *slot = match opened {
+            Ok(mount) => Some(mount),
+            Err(_) if bind.optional => None,
+            Err(error) => return Err(with(Stage::Open, index)(error)),
+        };
+    }
+    let root = match tree.root {
+        Root::Base => fs,
+        Root::Folder { bind } => folder_root(mounts, bind).map_err(at(Stage::Base))?,
+        Root::Overlay {
+            lower,
+            upper,
+            volatile,
+        } => overlay_root(mounts, lower, upper, volatile).map_err(at(Stage::Overlay))?,
+        Root::Copy { lower, into } => {
+            crate::copy::copied_root(mounts, lower, into).map_err(at(Stage::Copy))?
+        }
+    };
+    mount::become_root(root.as_fd()).map_err(at(Stage::Pivot))
+}
+
+/// Attaches a bind to a new folder of the base, which is the working directory.
+pub(crate) fn attach_in_base(mounts: &Mounts, bind: usize, name: &CStr) -> Result<(), Errno> {
+    rustix::fs::mkdir(name, Mode::from_raw_mode(0o755))?;
+    mount::attach(take_bind(mounts, bind)?, mount::here(), name)
+}
+
+fn folder_root(mounts: &Mounts, bind: usize) -> Result<OwnedFd, Errno> {
+    attach_in_base(mounts, bind, c"root")?;
+    open_folder(c"root")
+}
+
+pub(crate) fn open_folder(path: &CStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Makes a folder, or finds it there.
+pub(crate) fn folder(path: &CStr, mode: u32) -> Result<(), Errno> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The overlay's folders have fixed short names relative to the base, so that no path of the user's has to be written in
+/// an option where `:` and `,` mean something.
+fn overlay_root(
+    mounts: &Mounts,
+    lower: usize,
+    upper: Option<usize>,
+    volatile: bool,
+) -> Result<OwnedFd, Errno> {
+    attach_in_base(mounts, lower, c"lower")?;
+    let (upper_dir, work_dir) = match upper {
+        Some(bind) => {
+            attach_in_base(mounts, bind, c"data")?;
+            (c"data/upper", c"data/work")
+        }
+        None => (c"upper", c"work"),
+    };
+    folder(upper_dir, 0o755)?;
+    folder(work_dir, 0o700)?;
+    rustix::fs::mkdir(c"root", Mode::from_raw_mode(0o755))?;
+    let mut options = [
+        FsOption::Flag(c"userxattr"),
+        FsOption::Text(c"lowerdir", c"lower"),
+        FsOption::Text(c"upperdir", upper_dir),
+        FsOption::Text(c"workdir", work_dir),
+        FsOption::Flag(c"volatile"),
+    ];
+    let count = options.len() - usize::from(!volatile);
+    let options = &mut options[..count];
+    let fs = mount::new_filesystem(c"overlay", c"overlay", options, Attributes::default())?;
+    mount::attach(fs.as_fd(), mount::here(), c"root")?;
+    Ok(fs)
+}
+
+fn take(step: &Step, mounts: &mut Mounts) -> Result<(), Errno> {
+    match step {
+        Step::Folder { path, mode } => folder(path, *mode),
+        Step::File {
+            path,
+            mode,
+            contents,
+        } => write_file(path, *mode, contents),
+        Step::Link { path, target } => match rustix::fs::symlink(target, path) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error),
+        },
+        Step::Place { path, folder } => place(path.as_bytes_with_nul(), *folder),
+        // Only what is optional is still missing here.
+        Step::Attach { bind, path } => match mounts.get_mut(*bind).and_then(Option::take) {
+            Some(fd) => mount::attach(fd.as_fd(), mount::here(), path),
+            None => Ok(()),
+        },
+        Step::Mask { path } => mask(path),
+        Step::Cover { path, with } => cover(path, with),
+        Step::Restrict { path, attributes } => restrict(path, *attributes),
+    }
+}
+
+fn write_file(path: &CStr, mode: u32, contents: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlink(path)?;
+            rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?
+        }
+        other => other?,
+    };
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let done = rustix::io::write(&file, rest)?;
+        rest = &rest[done..];
+    }
+    Ok(())
+}
+
+/// Makes each folder of `path` (NUL-terminated) that is missing, and at its end a folder or an empty file.
+fn place(path: &[u8], last_is_folder: bool) -> Result<(), Errno> {
+    let mut buffer = [0_u8; 4096];
+    let room = buffer.get_mut(..path.len()).ok_or(Errno::NAMETOOLONG)?;
+    room.copy_from_slice(path);
+    for end in 1..path.len() {
+        if path[end] != b'/' && path[end] != 0 {
+            continue;
+        }
+        room[end] = 0;
+        let prefix = CStr::from_bytes_with_nul(&room[..=end]).map_err(|_| Errno::INVAL)?;
+        if path[end] == 0 && !last_is_folder {
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::open(prefix, flags, Mode::from_raw_mode(0o644)) {
+                Ok(_) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+        } else {
+            match rustix::fs::mkdir(prefix, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                // A read-only parent answers so also for what is there.
+                Err(Errno::ROFS)
+                    if rustix::fs::access(prefix, rustix::fs::Access::EXISTS).is_ok() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        room[end] = path[end];
+    }
+    Ok(())
+}
+
+fn own(kind: &Filesystem, attributes: Attributes) -> Result<OwnedFd, Errno> {
+    let (name, options): (&CStr, &[FsOption<'_>]) = match kind {
+        Filesystem::Proc => (c"proc", &[]),
+        Filesystem::Sys => (c"sysfs", &[]),
+        Filesystem::Cgroup => (c"cgroup2", &[]),
+        Filesystem::Terminals => (
+            c"devpts",
+            &[
+                FsOption::Flag(c"newinstance"),
+                FsOption::Text(c"ptmxmode", c"0666"),
+                FsOption::Text(c"mode", c"0620"),
+            ],
+        ),
+        Filesystem::Memory { size, mode } => (
+            c"tmpfs",
+            &[FsOption::Text(c"size", size), FsOption::Text(c"mode", mode)],
+        ),
+    };
+    mount::new_filesystem(name, c"cosm", options, attributes)
+}
+
+/// Lays `/dev/null` over a file and an empty read-only folder over a folder.
+fn mask(path: &CStr) -> Result<(), Errno> {
+    let found = match rustix::fs::statat(mount::here(), path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    let cover = if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+        c"/dev/.empty"
+    } else {
+        c"/dev/null"
+    };
+    let cover = mount::clone_tree(mount::here(), cover, false)?;
+    mount::restrict(
+        cover.as_fd(),
+        Attributes {
+            read_only: true,
+            ..Attributes::default()
+        },
+        false,
+    )?;
+    mount::attach(cover.as_fd(), mount::here(), path)
+}
+
+fn cover(path: &CStr, with: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) {
+        Ok(_) => {}
+        Err(Errno::EXIST) => {
+            let found = rustix::fs::statat(mount::here(), path, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+                return Ok(());
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    let copy = mount::clone_tree(mount::here(), with, false)?;
+    mount::attach(copy.as_fd(), mount::here(), path)
+}
+
+fn restrict(path: &CStr, attributes: Attributes) -> Result<(), Errno> {
+    let copy = match mount::clone_tree(mount::here(), path, true) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    mount::restrict(copy.as_fd(), attributes, true)?;
+    mount::attach(copy.as_fd(), mount::here(), path)
+}
+
+fn seal(path: &CStr, attributes: Attributes) -> Result<(), Errno> {
+    let mount = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    mount::restrict(mount.as_fd(), attributes, false)
+}
+
+/// The order matters: each of these takes away what the ones before it needed.
+fn give_up_rights(confine: &Confine<'_>) -> Result<(), Failure> {
+    if confine.cgroup_namespace {
+        process::unshare(Namespaces::CGROUP).map_err(at(Stage::CgroupNamespace))?;
+    }
+    if let Some(limit) = confine.max_processes {
+        process::limit_processes(limit).map_err(at(Stage::Limits))?;
+    }
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    descriptors(confine).map_err(at(Stage::Descriptors))?;
+    if let Some(ruleset) = confine.landlock {
+        cosm_sys::landlock::restrict_self(ruleset).map_err(at(Stage::Landlock))?;
+    }
+    caps::drop_bounding(confine.keep).map_err(at(Stage::Capabilities))?;
+    if let Some((uid, gid)) = confine.user {
+        caps::become_user(uid, gid, false).map_err(at(Stage::Become))?;
+        caps::die_with_parent().map_err(at(Stage::Become))?;
+    }
+    caps::limit_to(confine.keep).map_err(at(Stage::Capabilities))?;
+    caps::no_new_privileges().map_err(at(Stage::Capabilities))?;
+    cosm_sys::seccomp::install(confine.seccomp).map_err(at(Stage::Seccomp))
+}
+
+/// Nothing is inherited but the agent's socket and its first message.
+fn descriptors(confine: &Confine<'_>) -> Result<(), Errno> {
+    rustix::process::setsid().or_else(|e| {
+        if e == Errno::PERM {
+            rustix::process::getsid(None)
+        } else {
+            Err(e)
+        }
+    })?;
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // The two may lie where the other belongs; the parent keeps both above 10.
+    process::place_fd(confine.listener, 3)?;
+    process::place_fd(confine.boot, 4)?;
+    for number in 0..3 {
+        process::place_fd(null.as_fd(), number)?;
+    }
+    process::cloexec_from(5)?;
+    process::default_signals()
+}

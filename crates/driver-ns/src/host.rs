@@ -1,0 +1,106 @@
+//! What this process is on this host: looked at once for each driver.
+
+use std::path::Path;
+
+use cosm_sys::caps::Caps;
+use cosm_sys::idmap;
+
+/// The rights that a guest with a range of ids of root's, its images and its mounts need.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_SETUID: u64 = 1 << 7;
+const CAP_SETGID: u64 = 1 << 6;
+
+/// Who starts guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Root with the rights to map ids and to mount.
+    Root,
+    /// Anybody else, also a root without those rights.
+    User {
+        uid: u32,
+        gid: u32,
+        /// First id and count of the largest subordinate range of users.
+        sub_users: Option<(u32, u32)>,
+        /// The same of groups.
+        sub_groups: Option<(u32, u32)>,
+        /// `newuidmap` and `newgidmap` are there.
+        helpers: bool,
+    },
+}
+
+/// What is known of the host.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub caller: Caller,
+    /// Version of Landlock, 0 without it.
+    pub landlock: u32,
+    /// Bytes of memory in all.
+    pub memory: u64,
+    /// The kernel's boot id.
+    pub boot: u128,
+}
+
+pub(crate) const NEWUIDMAP: &str = "/usr/bin/newuidmap";
+pub(crate) const NEWGIDMAP: &str = "/usr/bin/newgidmap";
+
+impl Host {
+    pub(crate) fn look() -> Self {
+        Self {
+            caller: caller(),
+            landlock: cosm_sys::landlock::version().unwrap_or(0),
+            memory: memory(),
+            boot: boot_id(),
+        }
+    }
+}
+
+fn caller() -> Caller {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    let Caps(rights) = cosm_sys::caps::effective().unwrap_or_default();
+    let needed = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
+    if uid == 0 && rights & needed == needed {
+        return Caller::Root;
+    }
+    let helpers = Path::new(NEWUIDMAP).exists() && Path::new(NEWGIDMAP).exists();
+    let (sub_users, sub_groups) = if helpers {
+        subordinate(uid)
+    } else {
+        (None, None)
+    };
+    Caller::User {
+        uid,
+        gid,
+        sub_users,
+        sub_groups,
+        helpers,
+    }
+}
+
+fn subordinate(uid: u32) -> (Option<(u32, u32)>, Option<(u32, u32)>) {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let id = uid.to_string();
+    let name = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&id.as_str()))
+        .map_or("", |fields| fields[0]);
+    let largest = |file: &str| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        idmap::subordinate_ranges(&text, name, uid)
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+    };
+    (largest("/etc/subuid"), largest("/etc/subgid"))
+}
+
+fn memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
+/// Numbers of processes start anew with each boot; this one doesn't.
+pub(crate) fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}

@@ -1,0 +1,165 @@
+//! A folder as an image: the lower layer of an overlay, or copied; never changed.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use cosm_driver::{LaunchError, LaunchPhase, Upper};
+use cosm_sys::idmap::Extent;
+use cosm_sys::mount::Attributes;
+
+use super::{Builder, PLAIN, common, failed, path_text, show, text};
+use crate::host::Caller;
+use crate::tree::{Bind, Root, Source, Step};
+
+/// A guest's own root in an image may have set-user-id programs; the mount forbids devices.
+const IMAGE: Attributes = Attributes {
+    read_only: true,
+    no_suid: false,
+    no_devices: true,
+    no_exec: false,
+};
+
+pub(super) fn image(builder: &mut Builder<'_>, path: &Path) -> Result<Root, LaunchError> {
+    check(path)?;
+    let lower = lower(builder, path)?;
+    let root = match builder.site.upper {
+        Upper::Overlay => Root::Overlay {
+            lower,
+            upper: Some(data_folder(builder, "layer")?),
+            volatile: false,
+        },
+        Upper::Copy => Root::Copy {
+            lower,
+            into: Some(data_folder(builder, "copy")?),
+        },
+        Upper::CopyTmpfs => Root::Copy { lower, into: None },
+        _ => Root::Overlay {
+            lower,
+            upper: None,
+            volatile: true,
+        },
+    };
+    let source = Source::Base(text("dev"));
+    let dev = builder.bind(Bind {
+        source,
+        attributes: PLAIN,
+        recursive: false,
+        optional: false,
+        phase: LaunchPhase::Devices,
+    });
+    for (name, mode) in [
+        ("/dev", 0o755),
+        ("/proc", 0o555),
+        ("/sys", 0o555),
+        ("/tmp", 0o1777),
+        ("/run", 0o755),
+        ("/etc", 0o755),
+    ] {
+        builder.folder(name, mode);
+    }
+    builder.step(Step::Attach {
+        bind: dev,
+        path: text("/dev"),
+    });
+    common::dev(builder, true);
+    common::proc_and_sys(builder);
+    identity(builder);
+    Ok(root)
+}
+
+fn check(path: &Path) -> Result<(), LaunchError> {
+    let invalid = |what: String| LaunchError::Invalid { what, help: None };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(invalid(format!(
+            "rootfs bind path is not a directory: {}",
+            show(path)
+        ))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(invalid(format!(
+            "rootfs bind path does not exist: {}",
+            show(path)
+        ))),
+        Err(e) => Err(failed(LaunchPhase::Prepare, "looking at", path, e)),
+    }
+}
+
+/// The image, read-only. Root's guests see its owners as their own: the mount translates them.
+fn lower(builder: &mut Builder<'_>, path: &Path) -> Result<usize, LaunchError> {
+    let attributes = IMAGE;
+    if builder.site.host.caller != Caller::Root {
+        return builder.named(path, attributes, true, LaunchPhase::Rootfs);
+    }
+    let ids = builder.site.ids;
+    let mount = translated(path, attributes, &ids.users, &ids.groups)
+        .map_err(|e| failed(LaunchPhase::Rootfs, "translating the owners in", path, e))?;
+    Ok(builder.bind(Bind {
+        source: Source::Made(mount),
+        attributes,
+        recursive: false,
+        optional: false,
+        phase: LaunchPhase::Rootfs,
+    }))
+}
+
+/// A detached mount of a folder or file whose owners are translated by these maps.
+pub(super) fn translated(
+    path: &Path,
+    attributes: Attributes,
+    users: &[Extent],
+    groups: &[Extent],
+) -> std::io::Result<std::os::fd::OwnedFd> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let namespace = cosm_sys::idmap::namespace_with(users, groups)?;
+    let mount = cosm_sys::mount::clone_tree(cosm_sys::mount::here(), &name, false)?;
+    cosm_sys::mount::restrict(mount.as_fd(), attributes, false)?;
+    cosm_sys::mount::map_ids(mount.as_fd(), namespace.as_fd())?;
+    Ok(mount)
+}
+
+/// A folder below the sandbox's data folder that the guest's root owns.
+pub(super) fn data_folder(builder: &mut Builder<'_>, name: &str) -> Result<usize, LaunchError> {
+    let Some(data) = &builder.site.plan.data else {
+        return Err(LaunchError::Invalid {
+            what: "this sandbox has no folder for what the guest writes".to_owned(),
+            help: None,
+        });
+    };
+    let path = data.join(name);
+    let prepare = |what| {
+        let path = path.clone();
+        move |e: std::io::Error| failed(LaunchPhase::Rootfs, what, &path, e)
+    };
+    match std::fs::create_dir(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        other => other.map_err(prepare("making"))?,
+    }
+    if builder.site.host.caller == Caller::Root {
+        let owner = |map: &[Extent]| map.first().map(|e| e.outside);
+        let ids = builder.site.ids;
+        std::os::unix::fs::chown(&path, owner(&ids.users), owner(&ids.groups))
+            .map_err(prepare("giving the guest"))?;
+    }
+    path_text(&path)?;
+    builder.named(
+        &path,
+        Attributes {
+            no_devices: true,
+            ..Attributes::default()
+        },
+        true,
+        LaunchPhase::Rootfs,
+    )
+}
+
+/// The guest's names for itself go over the image's, so that the image's own files stay as they are.
+fn identity(builder: &mut Builder<'_>) {
+    for (name, contents) in common::identity(builder) {
+        let hidden = format!("/dev/.{name}");
+        builder.file(&hidden, contents);
+        builder.step(Step::Cover {
+            path: text(&format!("/etc/{name}")),
+            with: text(&hidden),
+        });
+    }
+}
