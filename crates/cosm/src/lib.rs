@@ -1,1 +1,54 @@
 //! Sandboxes for code nobody trusts.
+//!
+//! ```no_run
+//! # async fn example() -> cosm::Result<()> {
+//! use cosm::{Host, HostConfig, Sandbox};
+//!
+//! let host = Host::open(HostConfig {
+//!     home: "/home/me/.local/share/cosm".into(),
+//!     runtime_dir: "/run/user/1000/cosm".into(),
+//!     program: "/usr/local/bin/cosm".into(),
+//! })?;
+//! let sandbox = Sandbox::builder(&host, "box").memory("512m").create().await?;
+//! let output = sandbox.exec("uname", ["-a"]).await?;
+//! println!("{}", output.stdout_text());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! There is no daemon and no ambient state: a [`Host`] is a state folder, a folder for sockets and the `cosm` program,
+//! which is started as the keeper of each sandbox. A sandbox ends with the value that created it, or with the process;
+//! [`SandboxBuilder::persistent`] lets it live on. Everything needs a tokio runtime with I/O and time enabled.
+//!
+//! What this crate may use of `cosm-sys` is `spawn`, `memfd` and `process::wait` alone: starting keepers.
+
+mod builder;
+mod catalogue;
+mod control;
+mod error;
+mod exec;
+mod host;
+mod jobs;
+mod launch;
+mod list;
+mod sandbox;
+mod status;
+mod wire;
+
+pub use builder::SandboxBuilder;
+pub use cosm_agent_client::AgentError;
+pub use cosm_base::{ByteString, SandboxId, SandboxName};
+pub use cosm_proto::agent::{SpawnFailure, SpawnReason};
+pub use cosm_proto::keeper::{EndReason, EndReport, GuestUsage, ReadyReport, StatusReport};
+pub use cosm_spec as spec;
+pub use cosm_spec::{Rlimit, RlimitName, SandboxSpec};
+pub use error::{BootFailure, Error, ErrorKind, Fault, Result};
+pub use exec::{
+    DEFAULT_CAP, ExecEnd, ExecEvent, ExecHandle, ExecOptions, ExecOutput, ExecPipes, ExecSignals,
+    ExecStatus, ExecStdin, ExitReport, ExitStatus, Usage, UsageSource,
+};
+pub use host::{Host, HostConfig};
+pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView, Jobs};
+pub use list::{Filter, Page};
+pub use sandbox::Sandbox;
+pub use status::{SandboxHandle, SandboxStatus, UnknownStatus};

@@ -1,0 +1,1 @@
+//! The cosm program.

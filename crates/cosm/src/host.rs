@@ -1,0 +1,477 @@
+//! This machine, as far as one state folder goes.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cosm_base::{Home, RunId, RuntimeDir, SandboxId, SandboxName};
+use cosm_proto::keeper::{GuestUsage, ReadyReport, Request, Task};
+use cosm_spec::{Lifetime, SandboxSpec};
+
+use crate::catalogue::{self, Question, Seen};
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Fault, Result};
+use crate::launch::{Kept, Launch, Order, c_path};
+use crate::list::{Filter, Page};
+use crate::sandbox::{Owned, Sandbox};
+use crate::status::{SandboxHandle, SandboxStatus};
+
+/// How often a replacement tries again when somebody else took the name in between.
+const REPLACE_TRIES: u32 = 5;
+
+/// Where everything is. Nothing here has a default: a library reads no environment.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// The state folder: the catalogue and the sandboxes' files.
+    pub home: PathBuf,
+    /// The folder for sockets: short (a socket's path holds 107 bytes) and private to this user.
+    pub runtime_dir: PathBuf,
+    /// The `cosm` program, which is started as the keeper of each sandbox.
+    pub program: PathBuf,
+}
+
+/// This machine, as far as one state folder goes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Host(Arc<Shared>);
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) home: Home,
+    pub(crate) runtime: RuntimeDir,
+    pub(crate) program: CString,
+}
+
+impl Host {
+    /// Takes up a state folder. Nothing is made: the first sandbox makes what is missing.
+    ///
+    /// # Errors
+    /// A path is relative, or the folder for sockets exists and is not private to this user.
+    pub fn open(config: HostConfig) -> Result<Self> {
+        for path in [&config.home, &config.runtime_dir] {
+            if !path.is_absolute() {
+                return Err(not_private(path, "is not an absolute path"));
+            }
+        }
+        check_private(&config.runtime_dir)?;
+        let home = Home::new(config.home);
+        Ok(Self(Arc::new(Shared {
+            runtime: RuntimeDir::new(&config.runtime_dir, &home),
+            program: c_path(&config.program)?,
+            home,
+        })))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
+    /// The state folder's layout.
+    pub fn home(&self) -> &Home {
+        &self.0.home
+    }
+
+    /// Creates a sandbox and starts it. A leased one ends with the returned value, or with this process.
+    ///
+    /// If the name is taken and `replace` is given, the old sandbox is asked to end, killed after that long (0: at
+    /// once) and removed first. When this fails nothing is left of the new one.
+    ///
+    /// # Errors
+    /// `InvalidInput`, `AlreadyExists`, `Unsupported` (a limit that can't be enforced here), `BootFailed` with the phase
+    /// and the log's tail.
+    pub async fn create(&self, spec: SandboxSpec, replace: Option<Duration>) -> Result<Sandbox> {
+        self.make(spec, replace, true).await
+    }
+
+    /// Makes a sandbox without starting it.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_stopped(
+        &self,
+        spec: SandboxSpec,
+        replace: Option<Duration>,
+    ) -> Result<Sandbox> {
+        self.make(spec, replace, false).await
+    }
+
+    async fn make(
+        &self,
+        mut spec: SandboxSpec,
+        replace: Option<Duration>,
+        start: bool,
+    ) -> Result<Sandbox> {
+        spec.check()?;
+        let mut tries = 0;
+        loop {
+            let id = SandboxId::from_random(random()?);
+            let name = self.reserve_name(&mut spec, id)?;
+            if let Some(grace) = replace {
+                self.make_room(&name, grace).await?;
+            }
+            match self.launch_new(id, &name, &spec, start).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < REPLACE_TRIES => {
+                    // What has the name may be what a killed keeper left: then looking at it removes it.
+                    if replace.is_none() && self.look(&name).await.is_ok() {
+                        return Err(error);
+                    }
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn reserve_name(&self, spec: &mut SandboxSpec, id: SandboxId) -> Result<String> {
+        if let Some(name) = &spec.name {
+            return Ok(name.to_string());
+        }
+        let name = id.to_string();
+        let made: SandboxName = name.parse().map_err(|source| {
+            Error::new(
+                ErrorKind::InvalidInput,
+                Fault::Name {
+                    text: name.clone(),
+                    source,
+                },
+            )
+        })?;
+        spec.name = Some(made);
+        Ok(name)
+    }
+
+    async fn launch_new(
+        &self,
+        id: SandboxId,
+        name: &str,
+        spec: &SandboxSpec,
+        start: bool,
+    ) -> Result<Sandbox> {
+        let leased = start && spec.lifetime == Lifetime::Leased;
+        let task = Task::Create {
+            spec: spec.to_stored(),
+            run: RunId::from_random(random()?),
+            lease: leased.then(own_pid),
+            start,
+        };
+        let order = Order {
+            id,
+            name,
+            task,
+            leased,
+        };
+        let kept = Launch::start(&self.0, order)?
+            .done(spec.timeouts.boot)
+            .await?;
+        let Kept {
+            report,
+            keeper,
+            lease,
+        } = kept;
+        let owned = start.then_some(Owned { keeper, lease });
+        Ok(Sandbox::new(
+            self,
+            id,
+            name.to_owned(),
+            spec.clone(),
+            owned,
+            report,
+        ))
+    }
+
+    pub(crate) async fn start_kept(
+        &self,
+        id: SandboxId,
+        name: &str,
+        spec: &SandboxSpec,
+    ) -> Result<(Owned, ReadyReport)> {
+        let leased = spec.lifetime == Lifetime::Leased;
+        let task = Task::Start {
+            run: RunId::from_random(random()?),
+            lease: leased.then(own_pid),
+        };
+        let order = Order {
+            id,
+            name,
+            task,
+            leased,
+        };
+        let kept = Launch::start(&self.0, order)?
+            .done(spec.timeouts.boot)
+            .await?;
+        let Kept {
+            report,
+            keeper,
+            lease,
+        } = kept;
+        Ok((Owned { keeper, lease }, report))
+    }
+
+    /// A sandbox by its name, or by its id.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub async fn get(&self, name: &str) -> Result<Sandbox> {
+        Ok(self.look(name).await?.into_sandbox())
+    }
+
+    /// Sandboxes, newest first.
+    ///
+    /// # Errors
+    /// The catalogue can't be read.
+    pub async fn list(&self, filter: &Filter) -> Result<Page> {
+        let seen = self.see(Question::Some(filter.clone())).await?;
+        let next = seen
+            .handles
+            .last()
+            .filter(|_| seen.more)
+            .map(SandboxHandle::place);
+        Ok(Page {
+            sandboxes: seen.handles,
+            next,
+        })
+    }
+
+    /// What is known of one sandbox, also of one that does not run.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub async fn look(&self, name: &str) -> Result<SandboxHandle> {
+        let mut seen = self.see(Question::One(name.to_owned())).await?;
+        seen.handles.pop().ok_or_else(|| Error::no_sandbox(name))
+    }
+
+    /// Looks. What a killed keeper left behind of what is looked at is gone before this returns.
+    async fn see(&self, question: Question) -> Result<Seen> {
+        let seen = self.see_once(question.clone()).await?;
+        if seen.leftovers.is_empty() {
+            return Ok(seen);
+        }
+        self.reap(seen.leftovers).await?;
+        self.see_once(question).await
+    }
+
+    async fn see_once(&self, question: Question) -> Result<Seen> {
+        let host = self.clone();
+        let look = tokio::task::spawn_blocking(move || catalogue::look(&host, &question));
+        match look.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::new(ErrorKind::Cancelled, Fault::Cancelled)),
+        }
+    }
+
+    /// Cleans up after keepers that were killed: every process, mount, cgroup, socket and folder of theirs is gone
+    /// before this returns, and ephemeral sandboxes with them. Every look at the catalogue does this by itself.
+    ///
+    /// # Errors
+    /// Something of it could not be removed.
+    pub async fn reconcile(&self) -> Result<()> {
+        self.see(Question::Some(Filter::default())).await.map(drop)
+    }
+
+    async fn reap(&self, ids: Vec<SandboxId>) -> Result<()> {
+        let mut work = tokio::task::JoinSet::new();
+        for id in ids {
+            let host = self.clone();
+            work.spawn(async move { host.task(id, Task::Reap).await });
+        }
+        while let Some(done) = work.join_next().await {
+            match done {
+                Ok(Ok(())) => {}
+                // Somebody else is at it, or has done it.
+                Ok(Err(error))
+                    if matches!(error.kind(), ErrorKind::WrongState | ErrorKind::NotFound) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(Error::new(ErrorKind::Cancelled, Fault::Cancelled)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn task(&self, id: SandboxId, task: Task) -> Result<()> {
+        let name = id.to_string();
+        let order = Order {
+            id,
+            name: &name,
+            task,
+            leased: false,
+        };
+        let mut kept = Launch::start(&self.0, order)?
+            .done(Duration::from_secs(60))
+            .await?;
+        // Its lock is part of what is to be gone.
+        kept.keeper.ended().await;
+        Ok(())
+    }
+
+    pub(crate) async fn remove_stopped(&self, id: SandboxId, name: &str) -> Result<()> {
+        let handle = match self.look(name).await {
+            Ok(handle) if handle.id() == id => handle,
+            // It removed itself when it ended, or another has its name now.
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if handle.status().is_live() {
+            return Err(Error::state(name, handle.status().as_str()).hint(format!(
+                "stop it first (`cosm stop {name}`), or use `cosm rm --force {name}`"
+            )));
+        }
+        match self.task(id, Task::Remove).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Removes a sandbox with all it holds. With `force` a running one is killed first.
+    ///
+    /// # Errors
+    /// `NotFound`; `WrongState` if it runs and `force` is not given.
+    pub async fn remove(&self, name: &str, force: bool) -> Result<()> {
+        let handle = self.look(name).await?;
+        if force && handle.status().is_live() {
+            let mut sandbox = handle.clone().into_sandbox();
+            sandbox.stop_after(Some(Duration::ZERO), true).await?;
+            self.settled(name, handle.id()).await?;
+        }
+        self.remove_stopped(handle.id(), handle.name()).await
+    }
+
+    /// Waits until a sandbox that has ended has given up its lock.
+    async fn settled(&self, name: &str, id: SandboxId) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match self.look(name).await {
+                Ok(handle) if handle.id() == id && handle.status().is_live() => {}
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            if tokio::time::Instant::now() > deadline {
+                return Err(Error::state(name, SandboxStatus::Running.as_str()));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    async fn make_room(&self, name: &str, grace: Duration) -> Result<()> {
+        let handle = match self.look(name).await {
+            Ok(handle) => handle,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if handle.status().is_live() {
+            let control = Control::new(&self.0.runtime, handle.id(), handle.name());
+            let grace_ms = Some(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+            let request = Request::Stop {
+                grace_ms,
+                kill: true,
+                replaced: true,
+            };
+            match control
+                .end(request, Some(grace + Duration::from_secs(30)))
+                .await
+            {
+                Ok(_) => {}
+                Err(error) if crate::control::nobody_there(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.settled(name, handle.id()).await?;
+        }
+        self.remove_stopped(handle.id(), handle.name()).await
+    }
+
+    /// One sample of what each running sandbox uses; those that ended meanwhile are left out.
+    ///
+    /// # Errors
+    /// The catalogue can't be read.
+    pub async fn all_sandbox_metrics(&self) -> Result<Vec<(SandboxHandle, GuestUsage)>> {
+        let mut samples = Vec::new();
+        for handle in self.list(&Filter::default()).await?.sandboxes {
+            if !handle.status().is_live() {
+                continue;
+            }
+            match handle.clone().into_sandbox().metrics().await {
+                Ok(usage) => samples.push((handle, usage)),
+                Err(error) if crate::control::nobody_there(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(samples)
+    }
+}
+
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
+fn random() -> Result<[u8; 8]> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Error::os("asking for random bytes")(errno.into()))?;
+    Ok(bytes)
+}
+
+fn not_private(path: &Path, why: &'static str) -> Error {
+    let fault = Fault::NotPrivate {
+        path: path.to_owned(),
+        why,
+    };
+    Error::new(ErrorKind::PermissionDenied, fault).retry_safe()
+}
+
+/// Refuses a folder of which somebody else could take the place or the contents.
+fn check_private(path: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::host_path("looking at", path)(error)),
+    };
+    let me = rustix::process::geteuid().as_raw();
+    match () {
+        () if !meta.file_type().is_dir() => Err(not_private(
+            path,
+            "is not a folder, but sockets belong there",
+        )),
+        () if meta.uid() != me => Err(not_private(path, "belongs to another user")),
+        () if meta.mode() & 0o022 != 0 => Err(not_private(path, "can be written to by others")
+            .hint(format!("chmod 700 {}", path.display()))),
+        () => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn open(runtime: &Path) -> Result<Host> {
+        Host::open(HostConfig {
+            home: "/nonexistent/home".into(),
+            runtime_dir: runtime.into(),
+            program: "/nonexistent/cosm".into(),
+        })
+    }
+
+    #[test]
+    fn a_folder_for_sockets_is_private_or_refused() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let good = dir.path().join("good");
+        assert!(
+            open(&good).is_ok(),
+            "one that is not there yet is made later"
+        );
+        std::fs::create_dir(&good).expect("mkdir");
+        std::fs::set_permissions(&good, PermissionsExt::from_mode(0o700)).expect("chmod");
+        assert!(open(&good).is_ok());
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&good, &link).expect("symlink");
+        assert!(open(&link).is_err(), "a link can be pointed elsewhere");
+        std::fs::set_permissions(&good, PermissionsExt::from_mode(0o770)).expect("chmod");
+        assert!(open(&good).is_err());
+        assert!(open(Path::new("relative")).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! Starting a keeper and listening to it until its task is done.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream as StdStream;
+use std::time::{Duration, Instant};
+
+use cosm_base::{ErrorKind, SandboxId};
+use cosm_proto::frame::{self, HEADER};
+use cosm_proto::keeper::{Event, Plan, ReadyReport, Task, VERSION};
+use cosm_sys::spawn::{Spawn, Spawned, spawn};
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+
+use crate::error::{Error, Fault, Result};
+use crate::host::Shared;
+use crate::wire;
+
+/// The hidden subcommand that makes the program a keeper.
+pub(crate) const SUBCOMMAND: &CStr = c"__keeper";
+/// The plan's descriptor in a keeper.
+const PLAN_FD: i32 = 3;
+/// The descriptor on which a keeper reports.
+const EVENTS_FD: i32 = 4;
+/// The lease's descriptor in a keeper.
+const LEASE_FD: i32 = 5;
+/// A keeper that says nothing for this much longer than a boot may take is lost.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// A keeper at work on its task.
+pub(crate) struct Launch {
+    name: String,
+    events: UnixStream,
+    keeper: Keeper,
+    lease: Option<OwnedFd>,
+    started: Instant,
+}
+
+/// A keeper whose task is done; for a start: that keeps the guest.
+pub(crate) struct Kept {
+    pub(crate) report: ReadyReport,
+    pub(crate) keeper: Keeper,
+    /// What the guest's life hangs on, for a leased one.
+    pub(crate) lease: Option<OwnedFd>,
+}
+
+/// What a keeper is told to do, and for whom.
+pub(crate) struct Order<'a> {
+    pub(crate) id: SandboxId,
+    pub(crate) name: &'a str,
+    pub(crate) task: Task,
+    pub(crate) leased: bool,
+}
+
+impl Launch {
+    /// Starts the keeper process.
+    pub(crate) fn start(host: &Shared, order: Order<'_>) -> Result<Self> {
+        let started = Instant::now();
+        let plan = Plan {
+            version: VERSION,
+            home: host.home.root().as_os_str().as_bytes().to_vec(),
+            runtime: host.runtime.path().as_os_str().as_bytes().to_vec(),
+            id: order.id,
+            ids: cosm_proto::keeper::IdSlots::default(),
+            task: order.task,
+        };
+        let bytes = frame::message(&plan).map_err(|source| {
+            let fault = Fault::Protocol {
+                peer: "the plan",
+                source,
+            };
+            Error::new(ErrorKind::InvalidInput, fault)
+                .hint("scripts, environment and mounts may have 1 MiB in all")
+        })?;
+        let failed = Error::os("starting the keeper");
+        let (keeper, events, lease) =
+            spawn_keeper(&host.program, &bytes[HEADER..], order.leased).map_err(failed)?;
+        Ok(Self {
+            name: order.name.to_owned(),
+            events,
+            keeper,
+            lease,
+            started,
+        })
+    }
+
+    /// Listens until the task is done. Dropping this future gives up a leased guest.
+    pub(crate) async fn done(mut self, boot: Duration) -> Result<Kept> {
+        let limit = boot + SLACK;
+        let report = wire::within(limit, self.listen()).await?;
+        Ok(Kept {
+            report,
+            keeper: self.keeper,
+            lease: self.lease,
+        })
+    }
+
+    async fn listen(&mut self) -> Result<ReadyReport> {
+        loop {
+            match wire::read_message::<Event>(&mut self.events).await? {
+                Some(Event::Ready(mut report)) => {
+                    let all = self.started.elapsed().as_micros() as u64;
+                    report
+                        .timings
+                        .push(("start to ready, as the creator sees it".into(), all));
+                    return Ok(report);
+                }
+                Some(Event::Failed(failure)) if failure.kind == ErrorKind::AlreadyExists => {
+                    return Err(Error::already_exists(&self.name).retry_safe());
+                }
+                Some(Event::Failed(failure)) => return Err(Error::from_keeper(failure)),
+                Some(Event::Locked | Event::Phase(_)) => {}
+                None => return Err(Error::keeper_lost(&self.name)),
+            }
+        }
+    }
+}
+
+fn spawn_keeper(
+    program: &CStr,
+    plan: &[u8],
+    leased: bool,
+) -> io::Result<(Keeper, UnixStream, Option<OwnedFd>)> {
+    let plan = cosm_sys::memfd::sealed(c"cosm-plan", plan)?;
+    let (ours, theirs) = StdStream::pair()?;
+    let lease = leased.then(io::pipe).transpose()?;
+    let mut fds = vec![(plan.as_fd(), PLAN_FD), (theirs.as_fd(), EVENTS_FD)];
+    if let Some((reader, _)) = &lease {
+        fds.push((reader.as_fd(), LEASE_FD));
+    }
+    let spawned = spawn(&Spawn {
+        program,
+        args: &[c"cosm", SUBCOMMAND],
+        env: &[],
+        fds: &fds,
+        workdir: Some(c"/"),
+        new_session: true,
+    })?;
+    ours.set_nonblocking(true)?;
+    let events = UnixStream::from_std(ours)?;
+    let lease = lease.map(|(_, writer)| OwnedFd::from(writer));
+    Ok((Keeper::new(spawned)?, events, lease))
+}
+
+/// A keeper process, which is a child of this one and is reaped when it ends.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    end: tokio::sync::watch::Receiver<bool>,
+}
+
+impl Keeper {
+    fn new(spawned: Spawned) -> io::Result<Self> {
+        #[expect(
+            deprecated,
+            reason = "an OwnedFd stays open and its own, so this is sound; its successor is unsafe"
+        )]
+        let pidfd = AsyncFd::with_interest(spawned.pidfd, tokio::io::Interest::READABLE)?;
+        let (told, end) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            // An error here would mean that the descriptor is no pidfd; the child stays a zombie until this process
+            // ends, and nobody is told anything wrong.
+            if pidfd.readable().await.is_ok()
+                && cosm_sys::process::wait(pidfd.get_ref().as_fd()).is_ok()
+            {
+                told.send_replace(true);
+            }
+        });
+        Ok(Self { end })
+    }
+
+    /// Waits for the keeper's end.
+    pub(crate) async fn ended(&mut self) {
+        // The sender is only gone before it spoke when the runtime is being shut down.
+        let _gone = self.end.wait_for(|ended| *ended).await.is_err();
+    }
+}
+
+/// A path as the system wants it.
+pub(crate) fn c_path(path: &std::path::Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::host_path("using", path)(io::ErrorKind::InvalidInput.into()))
+}
