@@ -41,9 +41,9 @@ impl Ground {
         })
     }
 
-    /// Builds `cosm` as users do, and returns the program. `COSM_PROOF_BINARY` names one that is there already.
+    /// Builds `cosm` as users do, and returns the program. `COSM_BIN` names one that is there already.
     pub(super) fn cosm(&self) -> Result<PathBuf, ProofError> {
-        if let Some(binary) = env::var_os("COSM_PROOF_BINARY") {
+        if let Some(binary) = env::var_os("COSM_BIN") {
             return Ok(binary.into());
         }
         let started = Instant::now();

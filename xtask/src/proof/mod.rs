@@ -4,12 +4,16 @@
 //! Each makes all it needs below `target/proofs`, which is a cache: the second run is quick, and deleting it does no
 //! harm. Each stops what it started. They want root on a Debian host and the programs of [`PACKAGES`].
 
+mod container;
 mod ground;
+mod no_libc;
 mod tools;
 mod verdict;
 mod vm;
 
+pub(crate) use container::container;
 pub(crate) use ground::Ground;
+pub(crate) use no_libc::no_libc;
 pub(crate) use vm::vm;
 
 use std::path::PathBuf;
