@@ -1,6 +1,6 @@
 //! Asking a keeper.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cosm_base::{ErrorKind, SandboxId};
@@ -23,10 +23,6 @@ impl Control {
             path: runtime.control(id),
             name: name.to_owned(),
         }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Sends a request; the answer is still to be read.

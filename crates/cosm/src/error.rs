@@ -142,6 +142,12 @@ pub enum Fault {
     /// Something in the guest: a command could not be started, a file operation failed, the agent was silent.
     #[error(transparent)]
     Guest(AgentError),
+    /// Nothing was logged for this job.
+    #[error("there is no log of a job {job:?}")]
+    NoLog {
+        /// The job.
+        job: String,
+    },
     /// The work was given up because its runtime ended.
     #[error("cancelled")]
     Cancelled,
@@ -241,7 +247,11 @@ impl Error {
             message,
             hints,
             log_tail,
+            spawn,
         } = failure;
+        if let Some(spawn) = spawn {
+            return AgentError::Spawn(spawn).into();
+        }
         let fault = match phase {
             Some(phase) => Fault::Boot(BootFailure {
                 phase,

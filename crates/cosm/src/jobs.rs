@@ -129,7 +129,7 @@ pub struct JobOutput {
 }
 
 /// A viewer's way to a job's input and signals.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct JobInput {
     writer: Writer,
 }
@@ -204,7 +204,7 @@ impl JobInput {
     ///
     /// # Errors
     /// The view has ended.
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub async fn write(&self, bytes: &[u8]) -> Result<()> {
         for chunk in bytes.chunks(DATA_CHUNK) {
             self.writer.raw(Kind::Stdin, chunk).await?;
         }
@@ -215,7 +215,7 @@ impl JobInput {
     ///
     /// # Errors
     /// The view has ended.
-    pub async fn close(&mut self) -> Result<()> {
+    pub async fn close(&self) -> Result<()> {
         Ok(self.writer.message(&ExecIn::StdinEof).await?)
     }
 
@@ -223,7 +223,7 @@ impl JobInput {
     ///
     /// # Errors
     /// The view has ended.
-    pub async fn resize(&mut self, rows: u16, cols: u16) -> Result<()> {
+    pub async fn resize(&self, rows: u16, cols: u16) -> Result<()> {
         Ok(self
             .writer
             .message(&ExecIn::Resize(WindowSize { rows, cols }))
@@ -234,7 +234,7 @@ impl JobInput {
     ///
     /// # Errors
     /// The view has ended.
-    pub async fn signal(&mut self, signal: i32, tree: bool) -> Result<()> {
+    pub async fn signal(&self, signal: i32, tree: bool) -> Result<()> {
         Ok(self
             .writer
             .message(&ExecIn::Signal { signal, tree })

@@ -111,7 +111,7 @@ impl Launch {
                     return Err(Error::already_exists(&self.name).retry_safe());
                 }
                 Some(Event::Failed(failure)) => return Err(Error::from_keeper(failure)),
-                Some(Event::Locked | Event::Phase(_)) => {}
+                Some(Event::Phase(_)) => {}
                 None => return Err(Error::keeper_lost(&self.name)),
             }
         }

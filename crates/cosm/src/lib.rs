@@ -31,6 +31,7 @@ mod host;
 mod jobs;
 mod launch;
 mod list;
+mod logs;
 mod sandbox;
 mod status;
 mod wire;
@@ -50,5 +51,6 @@ pub use exec::{
 pub use host::{Host, HostConfig};
 pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView, Jobs};
 pub use list::{Filter, Page};
+pub use logs::{LogOptions, LogPiece, LogStream, Logs};
 pub use sandbox::Sandbox;
 pub use status::{SandboxHandle, SandboxStatus, UnknownStatus};

@@ -384,6 +384,10 @@ impl Sandbox {
         &self.host
     }
 
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
     pub(crate) async fn hold(&self) -> Result<Hold> {
         self.control.hold().await?.granted().await
     }

@@ -434,6 +434,12 @@ fn feed(input: Option<ExecInput>, bytes: Vec<u8>) -> Feeding {
     }))
 }
 
+impl From<ExitReport> for ExecStatus {
+    fn from(report: ExitReport) -> Self {
+        status(client::ExecExit { report, detached_holders: false }, false)
+    }
+}
+
 fn status(exit: client::ExecExit, stdin_closed: bool) -> ExecStatus {
     let client::ExecExit {
         report,

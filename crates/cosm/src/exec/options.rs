@@ -97,6 +97,14 @@ impl ExecOptions {
             .extend(envs.into_iter().map(|(n, v)| (n.into(), v.into())));
         self
     }
+    /// Adds an environment variable unless one of this name was added already.
+    pub fn env_default(self, name: impl Into<ByteString>, value: impl Into<ByteString>) -> Self {
+        let name = name.into();
+        match self.env.iter().any(|(known, _)| *known == name) {
+            true => self,
+            false => self.env(name, value),
+        }
+    }
     /// Kill it with all its descendants after this long. Default: never.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
