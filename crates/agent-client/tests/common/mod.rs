@@ -1,0 +1,132 @@
+//! A real agent as an ordinary process: not process 1, in no namespace, but otherwise what a guest runs.
+
+#![expect(dead_code, reason = "each test program uses a part of this")]
+
+use std::fs::{File, Permissions};
+use std::io::{Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio as ProcessStdio};
+use std::time::Duration;
+
+use cosm_agent_client::{AgentClient, Collected, Deadlines};
+use cosm_proto::agent::{self, AgentBoot, ExecStart, Stdio};
+
+/// A running agent. Dropping it kills it; commands that it still ran go with their connections.
+pub struct Agent {
+    process: Child,
+    folder: tempfile::TempDir,
+    pub client: AgentClient,
+}
+
+pub fn boot() -> AgentBoot {
+    AgentBoot {
+        version: agent::VERSION,
+        env: vec![(b"PATH".to_vec(), b"/usr/local/bin:/usr/bin:/bin".to_vec())],
+        workdir: b"/".to_vec(),
+        user: None,
+        shell: None,
+        rlimits: Vec::new(),
+        cgroup: None,
+        // The tests may run as anybody; those that need root say so.
+        fixed_user: !rustix::process::getuid().is_root(),
+    }
+}
+
+impl Agent {
+    pub fn start() -> Self {
+        Self::start_with(&boot())
+    }
+
+    pub fn start_with(boot: &AgentBoot) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let program = folder.path().join("agent");
+        std::fs::write(&program, cosm_agent_image::AGENT).expect("write the agent");
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("chmod");
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("bind");
+        rustix::net::listen(&listener, 4096).expect("listen");
+        let mut message = tempfile::tempfile().expect("a temporary file");
+        message
+            .write_all(&postcard::to_allocvec(boot).expect("encode"))
+            .expect("write");
+        message.rewind().expect("rewind");
+        // The shell puts the two descriptors where the agent looks for them; `setpriv` ties its life to this thread's.
+        let script = "exec 3<&0 4<&1 0</dev/null 1>/dev/null; \
+            if command -v setpriv >/dev/null; then exec setpriv --pdeathsig KILL \"$0\"; else exec \"$0\"; fi";
+        let process = Command::new("sh")
+            .args(["-c", script])
+            .arg(&program)
+            .stdin(ProcessStdio::from(OwnedFd::from(listener)))
+            .stdout(ProcessStdio::from(message))
+            .spawn()
+            .expect("start the agent");
+        let client = AgentClient::new(&socket);
+        Self {
+            process,
+            folder,
+            client,
+        }
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.process.kill().expect("kill the agent");
+        self.process.wait().expect("wait for the agent");
+    }
+}
+
+/// A command without input, its output in pipes.
+pub fn command(argv: &[&str]) -> ExecStart {
+    ExecStart {
+        argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+        env: Vec::new(),
+        cwd: None,
+        user: None,
+        stdio: Stdio::Passed { stdin: false },
+        rlimits: Vec::new(),
+        timeout_ms: None,
+        kill_leftovers: false,
+    }
+}
+
+pub fn shell(script: &str) -> ExecStart {
+    command(&["/bin/sh", "-c", script])
+}
+
+pub const FRAMED: Stdio = Stdio::Framed { stdin: false };
+
+pub fn framed(mut start: ExecStart) -> ExecStart {
+    start.stdio = FRAMED;
+    start
+}
+
+pub async fn run(agent: &Agent, start: ExecStart) -> Collected {
+    let session = agent.client.exec(start).await.expect("it starts");
+    session.output.collect(64 << 20).await.expect("it ends")
+}
+
+pub fn impatient() -> Deadlines {
+    let short = Duration::from_millis(300);
+    Deadlines {
+        connect: short,
+        start: short,
+        answer: short,
+        after_timeout: short,
+    }
+}
+
+pub fn file_at(path: &std::path::Path) -> File {
+    File::open(path).expect("open")
+}

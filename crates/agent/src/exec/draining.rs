@@ -1,0 +1,79 @@
+//! The time between a command's end and the end of its output.
+
+use cosm_proto::agent::{ExitReport, ExitStatus, Usage, UsageSource};
+use cosm_sys_guest::{Reaped, signals};
+
+use crate::clock::Moment;
+
+/// Streams that were empty for this long after the command's end are held by somebody who does not write.
+const QUIET_MS: u64 = 100;
+/// Nobody's output is waited for longer than this after the command's end, once its own is through.
+const LINGER_MS: u64 = 2_000;
+
+/// The command has ended, and what it wrote is still to be sent.
+pub(super) struct Draining {
+    /// Bytes that were in the streams at its end, and so are its own.
+    owed: u64,
+    empty_since: Option<Moment>,
+    linger_until: Moment,
+    leftovers: bool,
+    wall_us: u64,
+}
+
+impl Draining {
+    pub(super) fn begin(begun: Moment, owed: u64, leftovers: bool) -> Self {
+        let now = Moment::now();
+        let wall_us = now.micros_since(begun);
+        Self {
+            owed,
+            empty_since: None,
+            linger_until: now.after_ms(LINGER_MS),
+            leftovers,
+            wall_us,
+        }
+    }
+
+    /// So many bytes were read, and whether all streams were seen empty.
+    pub(super) fn saw(&mut self, bytes: u64, empty: bool) {
+        self.owed = self.owed.saturating_sub(bytes);
+        if !empty {
+            self.empty_since = None;
+        } else if self.empty_since.is_none() {
+            self.empty_since = Some(Moment::now());
+        }
+    }
+
+    pub(super) fn next_look(&self) -> Option<Moment> {
+        Some(self.empty_since?.after_ms(QUIET_MS))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let quiet = self.next_look().is_some_and(Moment::has_passed);
+        quiet || (self.owed == 0 && self.linger_until.has_passed())
+    }
+
+    /// The report; who sent a kill and whether memory ran out is the caller's to add.
+    pub(super) fn report(&self, ended: &Reaped) -> ExitReport {
+        let status = match (ended.code, ended.signal) {
+            (Some(code), _) => ExitStatus::Code(code),
+            (None, signal) => ExitStatus::Signal(signal.unwrap_or(signals::KILL)),
+        };
+        let used = ended.usage;
+        let usage = Usage {
+            source: UsageSource::Rusage,
+            user_us: Some(used.user_us),
+            system_us: Some(used.system_us),
+            peak_memory: Some(used.max_resident),
+            read_bytes: Some(used.read_bytes),
+            write_bytes: Some(used.write_bytes),
+            wall_us: self.wall_us,
+        };
+        ExitReport {
+            status,
+            timed_out: false,
+            oom: false,
+            leftovers: self.leftovers,
+            usage,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Commands: everything between a request and its exit report.
+
+mod command;
+mod draining;
+mod environment;
+mod input;
+mod spawn;
+mod stdio;
+mod supervisor;
+mod tree;
+mod user;
+
+use alloc::vec::Vec;
+
+use cosm_proto::agent::{ExecOut, ExecStart, SpawnFailure, SpawnReason};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use crate::boot::Guest;
+use crate::clock::Moment;
+use crate::link::{Broken, Link};
+
+/// Runs a command to its end, and stays for what it leaves behind.
+pub(crate) fn run(
+    guest: &Guest,
+    mut link: Link,
+    start: ExecStart,
+    fds: Vec<OwnedFd>,
+) -> Result<(), Broken> {
+    let begun = Moment::now();
+    let deadline = start.timeout_ms.map(|ms| begun.after_ms(ms));
+    let kill_leftovers = start.kill_leftovers;
+    let spawned = match prepare(guest, start, fds) {
+        Ok(spawned) => spawned,
+        Err(failure) => return link.send(&ExecOut::Failed(failure)),
+    };
+    let ended =
+        supervisor::Supervisor::new(link, spawned, begun, deadline, kill_leftovers).run()?;
+    ended.see_off()
+}
+
+fn prepare(
+    guest: &Guest,
+    start: ExecStart,
+    fds: Vec<OwnedFd>,
+) -> Result<spawn::Spawned, SpawnFailure> {
+    let (ours, theirs) = stdio::open(start.stdio, fds)?;
+    let command = command::Command::resolve(guest, start)?;
+    let exits = tree::adopt_descendants()
+        .map_err(|errno| failure(SpawnReason::ResourceLimit, errno, b"subreaper"))?;
+    spawn::spawn(&command, ours, theirs, exits)
+}
+
+fn failure(reason: SpawnReason, errno: Errno, subject: &[u8]) -> SpawnFailure {
+    SpawnFailure {
+        reason,
+        errno: errno.raw_os_error(),
+        subject: subject.to_vec(),
+    }
+}
+
+/// A failure without a system call behind it.
+fn wrong(reason: SpawnReason, subject: &[u8]) -> SpawnFailure {
+    SpawnFailure {
+        reason,
+        errno: 0,
+        subject: subject.to_vec(),
+    }
+}
