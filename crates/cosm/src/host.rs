@@ -183,9 +183,10 @@ impl Host {
         &self,
         id: SandboxId,
         name: &str,
-        spec: &SandboxSpec,
+        lifetime: Lifetime,
+        boot: Duration,
     ) -> Result<(Owned, ReadyReport)> {
-        let leased = spec.lifetime == Lifetime::Leased;
+        let leased = lifetime == Lifetime::Leased;
         let task = Task::Start {
             run: RunId::from_random(random()?),
             lease: leased.then(own_pid),
@@ -196,14 +197,11 @@ impl Host {
             task,
             leased,
         };
-        let kept = Launch::start(&self.0, order)?
-            .done(spec.timeouts.boot)
-            .await?;
         let Kept {
             report,
             keeper,
             lease,
-        } = kept;
+        } = Launch::start(&self.0, order)?.done(boot).await?;
         Ok((Owned { keeper, lease }, report))
     }
 
@@ -338,7 +336,7 @@ impl Host {
     }
 
     /// Waits until a sandbox that has ended has given up its lock.
-    async fn settled(&self, name: &str, id: SandboxId) -> Result<()> {
+    pub(crate) async fn settled(&self, name: &str, id: SandboxId) -> Result<()> {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         let mut pause = Duration::from_millis(1);
         loop {

@@ -105,13 +105,22 @@ impl Sandbox {
         let dir = self.host().home().sandbox(self.id());
         let open = LogReader::open(&dir, job, since).map_err(Error::os("opening the log"));
         let reader = open?;
-        let runs = self.jobs().list().await.is_ok_and(|jobs| jobs.iter().any(|j| j.id == job && j.exit.is_none()));
+        let runs = self
+            .jobs()
+            .list()
+            .await
+            .is_ok_and(|jobs| jobs.iter().any(|j| j.id == job && j.exit.is_none()));
         if !runs && !reader.exists() {
-            let fault = Fault::NoLog { job: job.to_owned() };
-            return Err(Error::new(ErrorKind::NotFound, fault)
-                .hint(format!("`cosm jobs {}` shows the jobs; commands of `exec` and `run` are not logged", self.name())));
+            let fault = Fault::NoLog {
+                job: job.to_owned(),
+            };
+            return Err(Error::new(ErrorKind::NotFound, fault).hint(format!(
+                "`cosm jobs {}` shows the jobs; commands of `exec` and `run` are not logged",
+                self.name()
+            )));
         }
-        let ended = (options.follow && runs).then(|| tokio::spawn(job_end(self.control().clone(), job.to_owned())));
+        let ended = (options.follow && runs)
+            .then(|| tokio::spawn(job_end(self.control().clone(), job.to_owned())));
         let tail = options.tail;
         let wanted = options.clone();
         let reader = blocking(move || {
@@ -121,7 +130,12 @@ impl Sandbox {
             }
             Ok(reader)
         });
-        Ok(Logs { options, reader: Some(reader.await?), ready: VecDeque::new(), ended })
+        Ok(Logs {
+            options,
+            reader: Some(reader.await?),
+            ready: VecDeque::new(),
+            ended,
+        })
     }
 }
 
@@ -166,7 +180,11 @@ impl Logs {
                     Stream::Stderr => LogStream::Stderr,
                     Stream::Mark | Stream::Stdout => LogStream::Stdout,
                 };
-                pieces.push_back(LogPiece { time_ms: record.time_ms, stream, bytes: record.bytes });
+                pieces.push_back(LogPiece {
+                    time_ms: record.time_ms,
+                    stream,
+                    bytes: record.bytes,
+                });
             }
             Ok((reader, pieces, any))
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cosm_agent_client::AgentClient;
 use cosm_base::{ByteString, ErrorKind, SandboxId};
 use cosm_proto::keeper::{EndReport, GuestUsage, ReadyReport, Reply, Request, StatusReport};
-use cosm_spec::SandboxSpec;
+use cosm_spec::{Lifetime, SandboxSpec};
 
 use crate::builder::SandboxBuilder;
 use crate::control::{Control, Hold};
@@ -125,10 +125,17 @@ impl Sandbox {
     /// # Errors
     /// `WrongState` if it runs; `BootFailed`.
     pub async fn start(&mut self) -> Result<()> {
-        let (owned, ready) = self
-            .host
-            .start_kept(self.id, &self.name, &self.spec)
-            .await?;
+        self.start_as(self.spec.lifetime).await
+    }
+
+    /// As [`start`](Self::start), leased or not whatever its spec says.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_as(&mut self, lifetime: Lifetime) -> Result<()> {
+        let boot = self.spec.timeouts.boot;
+        let kept = self.host.start_kept(self.id, &self.name, lifetime, boot);
+        let (owned, ready) = kept.await?;
         self.owned = Some(owned);
         self.ready = ready;
         Ok(())
@@ -207,6 +214,27 @@ impl Sandbox {
         }
     }
 
+    /// As [`kill`](Self::kill), and waits until its keeper is gone, too.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill).
+    pub async fn kill_and_wait(&mut self) -> Result<Option<EndReport>> {
+        let report = self.kill().await?;
+        self.keeper_gone().await;
+        Ok(report)
+    }
+
+    /// Waits until the keeper of one that has ended is gone, so that it can be started again or removed.
+    ///
+    /// # Errors
+    /// `WrongState` if it is still there after 30 s.
+    pub async fn settled(&mut self) -> Result<()> {
+        if self.owned.is_some() {
+            self.keeper_gone().await;
+        }
+        self.host.settled(&self.name, self.id).await
+    }
+
     /// Gives up the lease: it lives on when this value and this process end.
     ///
     /// # Errors
@@ -225,6 +253,7 @@ impl Sandbox {
     /// As [`stop`](Self::stop) and [`start`](Self::start).
     pub async fn restart(&mut self) -> Result<()> {
         self.stop_and_wait().await?;
+        self.settled().await?;
         self.start().await
     }
 

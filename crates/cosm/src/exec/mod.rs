@@ -436,7 +436,13 @@ fn feed(input: Option<ExecInput>, bytes: Vec<u8>) -> Feeding {
 
 impl From<ExitReport> for ExecStatus {
     fn from(report: ExitReport) -> Self {
-        status(client::ExecExit { report, detached_holders: false }, false)
+        status(
+            client::ExecExit {
+                report,
+                detached_holders: false,
+            },
+            false,
+        )
     }
 }
 

@@ -1,0 +1,37 @@
+//! `cosm exec`
+
+use cosm_base::exit;
+
+use crate::args::ExecArgs;
+use crate::error::Result;
+use crate::stdio::{self, Outcome, Stdio};
+use crate::{hints, output, settings};
+
+pub(super) fn run(args: ExecArgs) -> Result<u8> {
+    let argv: Vec<cosm::ByteString> = args.command.into_iter().map(Into::into).collect();
+    let options = settings::exec_options(argv.clone(), args.process, args.timeout)?;
+    let stdio = Stdio::from(args.stdio);
+    let host = super::host()?;
+    super::wait_for(async {
+        let sandbox = host.get(&args.name).await?;
+        if args.detach {
+            let options = if stdio.interactive {
+                options.stdin_pipe()
+            } else {
+                options
+            };
+            let job = sandbox.jobs().start(None, &options.tty(stdio.tty)).await?;
+            output::line(&job.id)?;
+            return Ok(exit::OK);
+        }
+        match stdio::foreground(&sandbox, options, &stdio).await {
+            Ok(Outcome::Ended(status)) => Ok(super::code_of(&status)),
+            Ok(Outcome::Interrupted(signal)) => Ok(exit::of_signal(signal)),
+            Ok(Outcome::Detached) => Ok(exit::OK),
+            Err(error) => {
+                hints::for_spawn(&error);
+                Err(error)
+            }
+        }
+    })
+}

@@ -1,0 +1,141 @@
+//! The commands: the third of three types. One file each.
+
+mod attach;
+mod completion;
+mod create;
+mod exec;
+mod inspect;
+mod jobs;
+mod life;
+mod logs;
+mod ls;
+mod metrics;
+mod ps;
+mod rm;
+mod run;
+mod shell;
+mod wait;
+
+use cosm::{ExecStatus, ExitStatus, Filter, Host, SandboxStatus};
+use cosm_base::exit;
+
+use crate::args::{Command, Selection};
+use crate::environment;
+use crate::error::{CliError, Result, os};
+use crate::output;
+use crate::report;
+use crate::timings::Clock;
+
+/// Runs a command and gives the program's exit code.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(command: Command, clock: Clock) -> Result<u8> {
+    match command {
+        Command::Run(args) => run::run(*args, clock),
+        Command::Create(args) => create::run(*args),
+        Command::Start(args) => life::start(args),
+        Command::Stop(args) => life::stop(args),
+        Command::Kill(args) => life::kill(args),
+        Command::Drain(args) => life::drain(args),
+        Command::Restart(args) => life::restart(args),
+        Command::Wait(args) => wait::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Ps(args) => ps::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Exec(args) => exec::run(args),
+        Command::Shell(args) => shell::run(args),
+        Command::Attach(args) => attach::run(args),
+        Command::Jobs(args) => jobs::run(args),
+        Command::Logs(args) => logs::run(args),
+        Command::Metrics(args) => metrics::run(args),
+        Command::Completion(args) => completion::run(args),
+        Command::Docs => output::text(&crate::reference()).map(|()| exit::OK),
+    }
+}
+
+/// Runs something that waits. What it leaves on other threads (a read of standard input) is not waited for.
+fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(os("making the runtime"))?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}
+
+/// The program's exit code for a command's end.
+fn code_of(status: &ExecStatus) -> u8 {
+    if status.oom {
+        report::warning("something in the sandbox was killed for want of memory");
+    }
+    if status.timed_out {
+        return exit::TIMED_OUT;
+    }
+    code_of_status(status.status)
+}
+
+fn code_of_status(status: ExitStatus) -> u8 {
+    match status {
+        // The low 8 bits, as the kernel has it.
+        ExitStatus::Code(code) => code as u8,
+        ExitStatus::Signal(signal) => exit::of_signal(signal),
+    }
+}
+
+/// The names that were selected. Given by name they need not exist.
+async fn selected(host: &Host, which: &Selection, live: bool) -> Result<Vec<String>> {
+    if !which.names.is_empty() {
+        return Ok(which.names.clone());
+    }
+    let mut filter = Filter::default();
+    for (key, value) in &which.label {
+        filter = match value {
+            Some(value) => filter.label_is(key, value),
+            None => filter.label(key),
+        };
+    }
+    if live {
+        filter = SandboxStatus::ALL
+            .into_iter()
+            .filter(|s| s.is_live())
+            .fold(filter, Filter::state);
+    }
+    let page = host.list(&filter).await?;
+    Ok(page
+        .sandboxes
+        .iter()
+        .map(|handle| handle.name().to_owned())
+        .collect())
+}
+
+/// Does the same to several sandboxes. Each failure is reported; all are tried.
+async fn for_each<F: Future<Output = cosm::Result<()>>>(
+    names: Vec<String>,
+    mut act: impl FnMut(String) -> F,
+) -> Result<u8> {
+    let all = names.len();
+    let mut failed = 0;
+    for name in names {
+        match act(name.clone()).await {
+            Ok(()) => output::line(&name)?,
+            Err(error) if all == 1 => return Err(error.into()),
+            Err(source) => {
+                failed += 1;
+                report::error(&CliError::Of { name, source });
+            }
+        }
+    }
+    match failed {
+        0 => Ok(exit::OK),
+        failed => Err(CliError::Some { failed, all }),
+    }
+}
+
+/// Opens the state folder.
+fn host() -> Result<Host> {
+    environment::host()
+}

@@ -1,0 +1,34 @@
+//! `cosm shell`
+
+use cosm_base::exit;
+
+use crate::args::ShellArgs;
+use crate::error::Result;
+use crate::settings;
+use crate::stdio::{self, Outcome, Stdio};
+
+pub(super) fn run(args: ShellArgs) -> Result<u8> {
+    let host = super::host()?;
+    super::wait_for(async {
+        let sandbox = host.get(&args.name).await?;
+        let mut argv = vec![sandbox.shell_program()];
+        let at_terminal = stdio::at_terminal();
+        // Without a script and a terminal the shell reads its script from standard input.
+        let tty = args.script.is_none() && at_terminal;
+        let interactive = args.script.is_none();
+        if let Some(script) = args.script {
+            argv.extend(["-c".into(), script.into()]);
+        }
+        let options = settings::exec_options(argv, args.process, args.timeout)?;
+        let stdio = Stdio {
+            interactive,
+            tty,
+            detach_keys: args.detach_keys,
+        };
+        Ok(match stdio::foreground(&sandbox, options, &stdio).await? {
+            Outcome::Ended(status) => super::code_of(&status),
+            Outcome::Interrupted(signal) => exit::of_signal(signal),
+            Outcome::Detached => exit::OK,
+        })
+    })
+}

@@ -1,0 +1,97 @@
+//! What this program takes from its surroundings. Nothing else reads the environment.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use cosm::{Host, HostConfig};
+
+use crate::error::{Result, os};
+use crate::settings::SettingsError;
+
+/// This program's own file, also when it has been replaced since it was started.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Opens the state folder that the environment names.
+///
+/// # Errors
+/// There is no home folder; a folder is not private.
+pub(crate) fn host() -> Result<Host> {
+    let home = home()?;
+    let runtime_dir = runtime_dir();
+    Ok(Host::open(HostConfig {
+        home,
+        runtime_dir,
+        program: OWN_PROGRAM.into(),
+    })?)
+}
+
+/// `$COSM_HOME`, else `cosm` in the XDG data folder.
+///
+/// # Errors
+/// None of `COSM_HOME`, `XDG_DATA_HOME` and `HOME` is set to something usable.
+pub(crate) fn home() -> Result<PathBuf> {
+    if let Some(home) = set("COSM_HOME") {
+        return absolute(Path::new(&home));
+    }
+    // The XDG specification: a relative path there is to be ignored.
+    if let Some(data) = set("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+    {
+        return Ok(data.join("cosm"));
+    }
+    match set("HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+    {
+        Some(home) => Ok(home.join(".local/share/cosm")),
+        None => Err(SettingsError::NoHome.into()),
+    }
+}
+
+/// `cosm` in `$XDG_RUNTIME_DIR` if that is this user's, else a folder below `/tmp` with this user's number.
+pub(crate) fn runtime_dir() -> PathBuf {
+    let me = rustix::process::geteuid().as_raw();
+    let usable = |path: &PathBuf| {
+        // A socket's path holds 107 bytes, and ours need 38 of them.
+        path.is_absolute()
+            && path.as_os_str().len() <= 60
+            && std::fs::symlink_metadata(path)
+                .is_ok_and(|meta| meta.is_dir() && meta.uid() == me && meta.mode() & 0o077 == 0)
+    };
+    match set("XDG_RUNTIME_DIR").map(PathBuf::from).filter(usable) {
+        Some(dir) => dir.join("cosm"),
+        None => PathBuf::from(format!("/tmp/cosm-{me}")),
+    }
+}
+
+/// A variable that is set and not empty.
+pub(crate) fn set(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A path that does not depend on where this program was started.
+///
+/// # Errors
+/// The current folder is gone.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(os("finding the current folder"))
+}
+
+/// The current folder, without symbolic links.
+///
+/// # Errors
+/// It is gone.
+pub(crate) fn current_dir() -> Result<PathBuf> {
+    env::current_dir().map_err(os("finding the current folder"))
+}
+
+/// What a command's terminal is: this one, if it is known to be any good.
+pub(crate) fn terminal_name() -> OsString {
+    match set("TERM") {
+        Some(name) if name != "dumb" => name,
+        _ => "xterm".into(),
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong in this program, and the exit codes for it.
+
+use std::io;
+use std::path::PathBuf;
+
+use cosm::ErrorKind;
+use cosm::SpawnReason;
+use cosm_base::exit;
+
+use crate::settings::SettingsError;
+
+/// What the functions here return.
+pub(crate) type Result<T> = std::result::Result<T, CliError>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The library says so.
+    #[error(transparent)]
+    Sdk(#[from] cosm::Error),
+    /// The same, for one of several sandboxes.
+    #[error("{name}")]
+    Of {
+        name: String,
+        #[source]
+        source: cosm::Error,
+    },
+    /// The settings can't be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A command's end was not seen.
+    #[error("the sandbox ended while the command ran")]
+    NoEnd,
+    /// A file of this host.
+    #[error("{doing} {path:?}")]
+    File {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The system said no.
+    #[error("{doing}")]
+    Os {
+        doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    /// Neither or both of the two are in a sandbox.
+    #[error("one of the two paths is NAME:PATH, in a sandbox, and the other is on this host")]
+    CopyEnds,
+    /// Several sandboxes were named and not all could be dealt with; each was reported.
+    #[error("{failed} of {all} failed")]
+    Some { failed: usize, all: usize },
+    /// No sandbox can be started on this host.
+    #[error("no sandbox can be started on this host")]
+    Unfit,
+}
+
+/// Makes a [`CliError::Os`].
+pub(crate) fn os(doing: &'static str) -> impl FnOnce(io::Error) -> CliError {
+    move |source| CliError::Os { doing, source }
+}
+
+/// Makes a [`CliError::File`].
+pub(crate) fn file(
+    doing: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(io::Error) -> CliError {
+    let path = path.into();
+    move |source| CliError::File {
+        doing,
+        path,
+        source,
+    }
+}
+
+impl CliError {
+    /// The library's error in it.
+    pub(crate) fn sdk(&self) -> Option<&cosm::Error> {
+        match self {
+            Self::Sdk(error) | Self::Of { source: error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What would help.
+    pub(crate) fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Settings(error) => error.hints(),
+            _ => self.sdk().map(|e| e.hints().to_vec()).unwrap_or_default(),
+        }
+    }
+
+    /// The program's exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        let Some(error) = self.sdk() else {
+            return exit::COSM_FAILED;
+        };
+        match error.spawn_failure().map(|failure| failure.reason) {
+            Some(SpawnReason::NotFound) => exit::NOT_FOUND,
+            Some(SpawnReason::PermissionDenied | SpawnReason::NotExecutable) => {
+                exit::NOT_EXECUTABLE
+            }
+            Some(_) => exit::COSM_FAILED,
+            None if error.kind() == ErrorKind::SpawnFailed => exit::NOT_EXECUTABLE,
+            None => exit::COSM_FAILED,
+        }
+    }
+
+    /// Whether it only says that nobody reads the output any more.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Os { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
