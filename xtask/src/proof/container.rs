@@ -20,7 +20,10 @@ pub(crate) fn container(ground: &Ground) -> Result<(), ProofError> {
     let scratch = Scratch::new("container")?;
     let started = Instant::now();
     let engine = Engine::start(scratch.path(), &image, &cosm)?;
-    let said: String = cases::CASES.iter().map(|case| case.try_in(&engine)).collect::<Result<_, _>>()?;
+    let said: String = cases::CASES
+        .iter()
+        .map(|case| case.try_in(&engine))
+        .collect::<Result<_, _>>()?;
     engine.stop()?;
     println!("container: took {:.1} s", started.elapsed().as_secs_f64());
     verdict::report("container", &(said + "END\n"))?;

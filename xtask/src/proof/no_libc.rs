@@ -19,7 +19,13 @@ pub(crate) fn no_libc(ground: &Ground) -> Result<(), ProofError> {
     // Offline later: what the lock file names has to be here first.
     run(ground.cargo().args(["fetch", "--locked"]), TIME_BOX)?;
     let agent = ground.repo.join("crates/agent/bin/Cargo.toml");
-    run(ground.cargo().args(["fetch", "--locked", "--manifest-path"]).arg(agent), TIME_BOX)?;
+    run(
+        ground
+            .cargo()
+            .args(["fetch", "--locked", "--manifest-path"])
+            .arg(agent),
+        TIME_BOX,
+    )?;
     let scratch = Scratch::new("no-libc")?;
     let script = scratch.path().join("script");
     tools::write(&script, SCRIPT, 0o755)?;
@@ -27,13 +33,19 @@ pub(crate) fn no_libc(ground: &Ground) -> Result<(), ProofError> {
     tools::folder(&target)?;
     let started = Instant::now();
     let mut unshare = bound("unshare");
-    unshare.args(["--mount", "--net", "--propagation", "private", "--"]).arg("sh").arg(&script);
+    unshare
+        .args(["--mount", "--net", "--propagation", "private", "--"])
+        .arg("sh")
+        .arg(&script);
     unshare.arg(scratch.path()).arg(&target).arg(&ground.repo);
     unshare.arg(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let said = run(&mut unshare, TIME_BOX)?;
     println!("no-libc: took {:.1} s", started.elapsed().as_secs_f64());
     if !verdict::report("no-libc", &said)? {
-        return Err(ProofError::Unfinished { what: "the build without libc.a", console: tools::tail(&said) });
+        return Err(ProofError::Unfinished {
+            what: "the build without libc.a",
+            console: tools::tail(&said),
+        });
     }
     Ok(())
 }

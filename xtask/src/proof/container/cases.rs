@@ -18,11 +18,28 @@ pub(super) struct Case {
 const SECCOMP: &[&str] = &["seccomp", "docker run --security-opt seccomp=unconfined"];
 const PROC: &[&str] = &["/proc", "systempaths=unconfined"];
 
-const OPEN: &[&str] = &["--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined"];
-const OPEN_USER: &[&str] =
-    &["--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined", "--user", "1000:1000"];
-const OPEN_ADMIN: &[&str] =
-    &["--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined", "--cap-add", "SYS_ADMIN"];
+const OPEN: &[&str] = &[
+    "--security-opt",
+    "seccomp=unconfined",
+    "--security-opt",
+    "systempaths=unconfined",
+];
+const OPEN_USER: &[&str] = &[
+    "--security-opt",
+    "seccomp=unconfined",
+    "--security-opt",
+    "systempaths=unconfined",
+    "--user",
+    "1000:1000",
+];
+const OPEN_ADMIN: &[&str] = &[
+    "--security-opt",
+    "seccomp=unconfined",
+    "--security-opt",
+    "systempaths=unconfined",
+    "--cap-add",
+    "SYS_ADMIN",
+];
 const PRIVILEGED: &[&str] = &["--privileged"];
 
 /// A folder as an image, in a state folder that lies on the container's own overlay.
@@ -40,23 +57,95 @@ const IMAGE: &str = "set -e
 
 macro_rules! case {
     ($name:literal, $flags:expr, $script:expr, $code:literal, $says:expr) => {
-        Case { name: $name, flags: $flags, script: $script, code: $code, says: $says }
+        Case {
+            name: $name,
+            flags: $flags,
+            script: $script,
+            code: $code,
+            says: $says,
+        }
     };
 }
 
 pub(super) const CASES: &[Case] = &[
-    case!("as it comes: doctor names the switch", &[], "cosm doctor", 1, SECCOMP),
-    case!("as it comes: run names the switch", &[], "cosm run -- true", 125, SECCOMP),
-    case!("as it comes, as a user: run names the switch", &["--user", "1000:1000"], "cosm run -- true", 125, SECCOMP),
-    case!("without seccomp: doctor names what is next", &OPEN_SECCOMP, "cosm doctor", 1, PROC),
-    case!("without seccomp: run names what is next", &OPEN_SECCOMP, "cosm run -- true", 125, PROC),
+    case!(
+        "as it comes: doctor names the switch",
+        &[],
+        "cosm doctor",
+        1,
+        SECCOMP
+    ),
+    case!(
+        "as it comes: run names the switch",
+        &[],
+        "cosm run -- true",
+        125,
+        SECCOMP
+    ),
+    case!(
+        "as it comes, as a user: run names the switch",
+        &["--user", "1000:1000"],
+        "cosm run -- true",
+        125,
+        SECCOMP
+    ),
+    case!(
+        "without seccomp: doctor names what is next",
+        &OPEN_SECCOMP,
+        "cosm doctor",
+        1,
+        PROC
+    ),
+    case!(
+        "without seccomp: run names what is next",
+        &OPEN_SECCOMP,
+        "cosm run -- true",
+        125,
+        PROC
+    ),
     case!("opened: doctor", OPEN, "cosm doctor", 0, &[]),
-    case!("opened: run", OPEN, "cosm run -- echo inside", 0, &["inside"]),
-    case!("opened, as a user: run", OPEN_USER, "cosm run -- echo inside", 0, &["inside"]),
-    case!("opened, with CAP_SYS_ADMIN: run", OPEN_ADMIN, "cosm run -- echo inside", 0, &["inside"]),
-    case!("opened: a folder as an image on an overlay", OPEN, IMAGE, 0, &["found written", "tmpfs"]),
-    case!("opened, as a user: a folder as an image on an overlay", OPEN_USER, IMAGE, 0, &["found written", "tmpfs"]),
-    case!("privileged: run", PRIVILEGED, "cosm run -- echo inside", 0, &["inside"]),
+    case!(
+        "opened: run",
+        OPEN,
+        "cosm run -- echo inside",
+        0,
+        &["inside"]
+    ),
+    case!(
+        "opened, as a user: run",
+        OPEN_USER,
+        "cosm run -- echo inside",
+        0,
+        &["inside"]
+    ),
+    case!(
+        "opened, with CAP_SYS_ADMIN: run",
+        OPEN_ADMIN,
+        "cosm run -- echo inside",
+        0,
+        &["inside"]
+    ),
+    case!(
+        "opened: a folder as an image on an overlay",
+        OPEN,
+        IMAGE,
+        0,
+        &["found written", "tmpfs"]
+    ),
+    case!(
+        "opened, as a user: a folder as an image on an overlay",
+        OPEN_USER,
+        IMAGE,
+        0,
+        &["found written", "tmpfs"]
+    ),
+    case!(
+        "privileged: run",
+        PRIVILEGED,
+        "cosm run -- echo inside",
+        0,
+        &["inside"]
+    ),
 ];
 
 const OPEN_SECCOMP: [&str; 2] = ["--security-opt", "seccomp=unconfined"];
@@ -75,6 +164,10 @@ impl Case {
             (false, _) => format!("{status}, not {}", self.code),
             (true, Some(words)) => format!("it does not say {words:?}"),
         };
-        Ok(format!("FAIL {}: {seen}; it says: {}\n", self.name, said.trim_end()))
+        Ok(format!(
+            "FAIL {}: {seen}; it says: {}\n",
+            self.name,
+            said.trim_end()
+        ))
     }
 }

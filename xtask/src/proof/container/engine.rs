@@ -26,12 +26,16 @@ pub(super) fn image(ground: &Ground) -> Result<PathBuf, ProofError> {
     let suite = ground.debian_suite()?;
     let mut recipe = DefaultHasher::new();
     (INCLUDE, CUSTOMIZE).hash(&mut recipe);
-    let archive = ground.cache.join(format!("container-{suite}-{:016x}.tar", recipe.finish()));
+    let archive = ground
+        .cache
+        .join(format!("container-{suite}-{:016x}.tar", recipe.finish()));
     if !archive.exists() {
         let unfinished = archive.with_extension(format!("{}.tar", std::process::id()));
         let mut mmdebstrap = tools::bound("mmdebstrap");
         mmdebstrap.args(["--quiet", "--mode=root", "--variant=minbase"]);
-        mmdebstrap.arg(format!("--include={INCLUDE}")).arg(format!("--customize-hook={CUSTOMIZE}"));
+        mmdebstrap
+            .arg(format!("--include={INCLUDE}"))
+            .arg(format!("--customize-hook={CUSTOMIZE}"));
         run(mmdebstrap.arg(suite).arg(&unfinished), BOOTSTRAP)?;
         tools::rename(&unfinished, &archive)?;
     }
@@ -52,37 +56,62 @@ impl Engine {
         let state = scratch.join("state");
         tools::folder(&state)?;
         let log = scratch.join("dockerd.log");
-        let output = fs::File::create(&log).map_err(|source| ProofError::File { path: log.clone(), source })?;
+        let output = fs::File::create(&log).map_err(|source| ProofError::File {
+            path: log.clone(),
+            source,
+        })?;
         let cgroup = format!("cosm-proof-{}", std::process::id());
         let socket = format!("unix://{}", scratch.join("docker.sock").display());
         // TERM, not KILL: it has a containerd of its own to stop.
         let mut dockerd = Command::new("setpriv");
         dockerd.args(["--pdeathsig", "TERM", "--", "dockerd", "--host", &socket]);
-        for (flag, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
+        for (flag, name) in [
+            ("--data-root", "data"),
+            ("--exec-root", "exec"),
+            ("--pidfile", "pid"),
+        ] {
             dockerd.arg(flag).arg(scratch.join(name));
         }
         // No rule and no bridge of it reaches the host's network.
         dockerd.args(["--iptables=false", "--ip6tables=false", "--bridge=none"]);
         dockerd.arg(format!("--cgroup-parent=/{cgroup}"));
-        let errors = output.try_clone().map_err(|source| ProofError::File { path: log.clone(), source })?;
+        let errors = output.try_clone().map_err(|source| ProofError::File {
+            path: log.clone(),
+            source,
+        })?;
         dockerd.stdin(Stdio::null()).stdout(output).stderr(errors);
         let daemon = tools::start(&mut dockerd)?;
-        let mut engine = Self { daemon, socket, cgroup, cosm: cosm.to_owned(), state };
+        let mut engine = Self {
+            daemon,
+            socket,
+            cgroup,
+            cosm: cosm.to_owned(),
+            state,
+        };
         engine.ready(&log)?;
-        run(engine.docker(&["import"]).arg(image).arg("proof"), CONTAINER)?;
+        run(
+            engine.docker(&["import"]).arg(image).arg("proof"),
+            CONTAINER,
+        )?;
         Ok(engine)
     }
 
     fn ready(&mut self, log: &Path) -> Result<(), ProofError> {
         let end = Instant::now() + START;
         loop {
-            if tools::finish(&mut self.docker(&["version"]), START)?.0.success() {
+            if tools::finish(&mut self.docker(&["version"]), START)?
+                .0
+                .success()
+            {
                 return Ok(());
             }
             let gone = self.daemon.try_wait().is_ok_and(|status| status.is_some());
             if gone || Instant::now() > end {
                 let console = tools::tail(&tools::read(log)?);
-                return Err(ProofError::Unfinished { what: "the Docker engine", console });
+                return Err(ProofError::Unfinished {
+                    what: "the Docker engine",
+                    console,
+                });
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -95,10 +124,18 @@ impl Engine {
     }
 
     /// Runs a shell script in a new container; `/state` in it is a folder of the host's.
-    pub(super) fn sh(&self, flags: &[&str], script: &str) -> Result<(ExitStatus, String), ProofError> {
+    pub(super) fn sh(
+        &self,
+        flags: &[&str],
+        script: &str,
+    ) -> Result<(ExitStatus, String), ProofError> {
         let mut docker = self.docker(&["run", "--rm", "--init", "--network", "none"]);
-        docker.arg("--volume").arg(format!("{}:/usr/local/bin/cosm:ro", self.cosm.display()));
-        docker.arg("--volume").arg(format!("{}:/state", self.state.display()));
+        docker
+            .arg("--volume")
+            .arg(format!("{}:/usr/local/bin/cosm:ro", self.cosm.display()));
+        docker
+            .arg("--volume")
+            .arg(format!("{}:/state", self.state.display()));
         docker.args(flags).args(["proof", "sh", "-c", script]);
         tools::finish(&mut docker, CONTAINER)
     }
@@ -116,7 +153,8 @@ impl Engine {
         run(Command::new("kill").args(["-TERM", &pid]), STOP)?;
         tools::wait(&mut self.daemon, STOP)?;
         let mut find = Command::new("find");
-        find.args(["/sys/fs/cgroup", "-depth", "-type", "d", "-path"]).arg(format!("*/{}*", self.cgroup));
+        find.args(["/sys/fs/cgroup", "-depth", "-type", "d", "-path"])
+            .arg(format!("*/{}*", self.cgroup));
         run(find.args(["-exec", "rmdir", "{}", ";"]), STOP)?;
         Ok(())
     }
