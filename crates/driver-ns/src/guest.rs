@@ -36,7 +36,8 @@ impl NsGuest {
         let mut usage = self.limits.usage();
         let (code, signal) = match process::wait_with_usage(self.init.as_fd()) {
             Ok((exit, spent)) => {
-                usage.cpu_us.get_or_insert(spent.cpu_us);
+                // A group knows better, unless it counts in clock ticks.
+                usage.cpu_us = usage.cpu_us.max(Some(spent.cpu_us));
                 usage.peak_memory.get_or_insert(spent.peak_memory);
                 match exit {
                     Exit::Code(code) => (Some(code), None),

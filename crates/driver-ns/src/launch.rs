@@ -51,15 +51,18 @@ impl Clock {
 }
 
 /// Starts the guest.
-pub(crate) fn launch(host: &Host, mut plan: LaunchPlan) -> Result<Launched<NsGuest>, LaunchError> {
+pub(crate) async fn launch(
+    host: &Host,
+    mut plan: LaunchPlan,
+) -> Result<Launched<NsGuest>, LaunchError> {
     let mut clock = Clock::start();
     check_network(host, &plan)?;
     let main = main_user(&plan)?;
     let ids = ids::decide(&plan, host, main)?;
-    let limits = Limits::decide(host, &plan.spec.resources)?;
+    let limits = Limits::decide(host, &plan.spec)?;
     let mut uppers = uppers(&plan).into_iter().peekable();
     while let Some(upper) = uppers.next() {
-        match attempt(host, &mut plan, &ids, &limits, upper, &mut clock) {
+        match attempt(host, &mut plan, &ids, &limits, upper, &mut clock).await {
             // This file system can't be stacked on; the next kind of upper layer asks less of it.
             Err(Attempt::Overlay(_)) if uppers.peek().is_some() => clock.mark("overlay refused"),
             Err(Attempt::Overlay(error) | Attempt::Failed(error)) => return Err(error),
@@ -197,7 +200,7 @@ fn prepare(plan: &LaunchPlan, ids: &Ids, guest_cgroup: Option<&str>) -> Result<P
     })
 }
 
-fn attempt(
+async fn attempt(
     host: &Host,
     plan: &mut LaunchPlan,
     ids: &Ids,
@@ -205,12 +208,13 @@ fn attempt(
     upper: Upper,
     clock: &mut Clock,
 ) -> Result<Launched<NsGuest>, Attempt> {
-    let mut cgroup = limits.prepare(plan.run)?;
+    let mut cgroup = limits.prepare(plan.run).await?;
     let site = Site {
         plan,
         host,
         ids,
         upper,
+        memory: limits.memory(),
         guest_cgroup: cgroup.guest_folder().is_some(),
     };
     let tree = rootfs::tree(&site)?;

@@ -19,6 +19,7 @@ mod remove;
 mod rights;
 mod rootfs;
 pub mod seccomp;
+mod systemd;
 mod tree;
 mod users;
 mod watch;
@@ -73,7 +74,7 @@ impl Driver for NsDriver {
     }
 
     async fn launch(&self, plan: LaunchPlan) -> Result<Launched<NsGuest>, LaunchError> {
-        launch::launch(self.host(), plan)
+        launch::launch(self.host(), plan).await
     }
 
     async fn reap(&self, record: &RunRecord) -> Result<(), ReapError> {

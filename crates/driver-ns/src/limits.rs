@@ -1,76 +1,517 @@
-//! What bounds a guest.
+//! What bounds a guest: control groups where this host has them for us, else what the kernel offers without.
 
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use cosm_base::RunId;
-use cosm_driver::{GuestUsage, LaunchError, LaunchFacts};
-use cosm_spec::{Defaults, Resources};
+use cosm_driver::{GuestUsage, LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord};
+use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
+use cosm_sys::cgroup::{self, Hierarchy, Layout, v1, v2};
 use rustix::process::Pid;
 
-use crate::host::Host;
+use crate::host::{Caller, Host};
+use crate::systemd;
+
+/// The controllers of v1 that a limit or a count needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Memory,
+    Cpu,
+    CpuCount,
+    Pids,
+}
+
+impl Role {
+    const fn controller(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::CpuCount => "cpuacct",
+            Self::Pids => "pids",
+        }
+    }
+}
+
+/// By what means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Means {
+    /// No control group.
+    None,
+    /// A group in each of these hierarchies, below these folders.
+    V1(Vec<(Role, PathBuf)>),
+    /// A group below this folder, into which the guest is born.
+    V2(PathBuf),
+    /// A scope of the user's systemd manager.
+    Scope { uid: u32 },
+}
 
 /// What is going to bound a guest on this host.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    max_processes: Option<u64>,
+    memory: Option<u64>,
+    cpus: Option<f64>,
+    pids: Option<u64>,
+    means: Means,
+    /// The layout, for people.
+    layout: &'static str,
+    notes: Vec<String>,
+}
+
+/// The magic number of a cgroup v2 file system.
+const CGROUP2: i64 = 0x6367_7270;
+
+/// Whether v2 is the whole layout: cheap to find out, unlike the rest.
+fn only_v2() -> bool {
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|s| s.f_type as i64 == CGROUP2)
 }
 
 impl Limits {
-    pub(crate) fn decide(_host: &Host, asked: &Resources) -> Result<Self, LaunchError> {
-        Ok(Self {
-            max_processes: asked.pids.or(Defaults::PIDS),
-        })
+    /// Decides, without changing anything.
+    pub(crate) fn decide(host: &Host, spec: &SandboxSpec) -> Result<Self, LaunchError> {
+        let asked = &spec.resources;
+        let was_asked =
+            asked.memory.was_asked() || asked.cpus.was_asked() || asked.pids.was_asked();
+        let mut limits = Self {
+            memory: asked.memory.or(Defaults::MEMORY).map(|size| size.0),
+            cpus: match asked.cpus {
+                Limit::At(cpus) => Some(cpus),
+                Limit::Default | Limit::Unlimited => None,
+            },
+            pids: asked.pids.or(Defaults::PIDS),
+            means: Means::None,
+            layout: "none",
+            notes: Vec::new(),
+        };
+        let nothing = limits.memory.is_none() && limits.cpus.is_none() && limits.pids.is_none();
+        let v2_alone = only_v2();
+        let outlives = spec.lifetime == Lifetime::Persistent && systemd_can(host);
+        if !was_asked && !outlives && (nothing || !(v2_alone && host.caller == Caller::Root)) {
+            // Defaults are not worth the wait that joining a group of v1, or asking systemd, costs at each start.
+            limits.without_groups(asked.memory.was_asked());
+            return Ok(limits);
+        }
+        let layout = Layout::find().map_err(|e| failed("finding control groups", e))?;
+        limits.layout = layout.name();
+        limits.means = means(host, &layout, &limits, asked.memory.was_asked(), outlives);
+        limits.check(host, spec)?;
+        Ok(limits)
     }
 
-    pub(crate) fn prepare(&self, _run: RunId) -> Result<Prepared, LaunchError> {
-        Ok(Prepared {
-            max_processes: self.max_processes,
-        })
+    fn without_groups(&mut self, memory_asked: bool) {
+        if self.memory.is_some() && !memory_asked {
+            self.memory = None;
+            self.notes.push(
+                "memory is not limited: say how much it may be, and a control group is made for it"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// What was asked for and can't be had is an error; a default that can't be had is a note.
+    fn check(&mut self, host: &Host, spec: &SandboxSpec) -> Result<(), LaunchError> {
+        let asked = &spec.resources;
+        let can = |role: Role| match &self.means {
+            Means::V2(_) | Means::Scope { .. } => true,
+            Means::V1(groups) => groups.iter().any(|(r, _)| *r == role),
+            Means::None => false,
+        };
+        let (memory, cpus) = (can(Role::Memory), can(Role::Cpu));
+        if asked.memory.was_asked() && !memory {
+            return Err(self.refuse(host, "a memory limit"));
+        }
+        if self.cpus.is_some() && !cpus {
+            return Err(self.refuse(host, "a limit on processors"));
+        }
+        if !memory {
+            self.without_groups(false);
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, host: &Host, what: &str) -> LaunchError {
+        let (why, help) = refusal(host, self.layout);
+        LaunchError::Unsupported {
+            what: what.to_owned(),
+            why,
+            help,
+        }
+    }
+
+    fn pids_by_group(&self) -> bool {
+        match &self.means {
+            Means::None => false,
+            Means::V1(groups) => groups.iter().any(|(role, _)| *role == Role::Pids),
+            Means::V2(_) | Means::Scope { .. } => true,
+        }
+    }
+
+    /// Makes the groups with their limits; the guest is not in them yet.
+    pub(crate) async fn prepare(&self, run: RunId) -> Result<Prepared, LaunchError> {
+        let mut prepared = Prepared {
+            groups: Vec::new(),
+            born_into: None,
+            own_leaf: None,
+            unit: None,
+            max_processes: self.pids.filter(|_| !self.pids_by_group()),
+            pid: None,
+            limits: self.clone(),
+        };
+        let made = match &self.means {
+            Means::None => Ok(()),
+            Means::V1(places) => prepared.make_v1(places, run),
+            Means::V2(parent) => prepared.make_v2(parent, run),
+            Means::Scope { uid } => return prepared.make_scope(*uid, run).await,
+        };
+        match made {
+            Ok(()) => Ok(prepared),
+            Err(error) => {
+                prepared.remove();
+                Err(failed("making control groups", error))
+            }
+        }
+    }
+
+    /// The memory limit that will be in force, bytes.
+    pub(crate) const fn memory(&self) -> Option<u64> {
+        self.memory
     }
 
     pub(crate) fn describe(&self, facts: &mut LaunchFacts) {
-        facts.pids = self.max_processes;
-        facts.cgroup = Some("none".to_owned());
+        facts.memory = self.memory;
+        facts.cpus = self.cpus;
+        facts.pids = self.pids;
+        facts.cgroup = Some(match self.means {
+            Means::None => "none".to_owned(),
+            Means::Scope { .. } => "systemd".to_owned(),
+            _ => self.layout.to_owned(),
+        });
+        facts.notes.extend(self.notes.iter().cloned());
+        if self.pids.is_some() && !self.pids_by_group() {
+            facts.notes.push(
+                "processes are counted for each user of the guest, not for all together".to_owned(),
+            );
+        }
+    }
+}
+
+fn systemd_can(host: &Host) -> bool {
+    matches!(host.caller, Caller::User { uid, .. } if systemd::is_there(uid))
+}
+
+fn means(
+    host: &Host,
+    layout: &Layout,
+    limits: &Limits,
+    memory_asked: bool,
+    outlives: bool,
+) -> Means {
+    if let Caller::User { uid, .. } = host.caller {
+        let useful = layout.v2().is_some() || outlives;
+        return if useful && systemd::is_there(uid) {
+            Means::Scope { uid }
+        } else {
+            Means::None
+        };
+    }
+    if let Some(hierarchy) = layout.v2() {
+        // The top group alone may have both processes and groups with controllers; in a container it is no top group,
+        // and the kernel says so.
+        let top = &hierarchy.top;
+        if Hierarchy::may_make_in(top) && v2::delegate_controllers(top).is_ok() {
+            return Means::V2(top.clone());
+        }
+    }
+    let wanted = [
+        (Role::Memory, memory_asked && limits.memory.is_some()),
+        (Role::Cpu, limits.cpus.is_some()),
+        (Role::CpuCount, true),
+        (Role::Pids, limits.pids.is_some()),
+    ];
+    let groups: Vec<(Role, PathBuf)> = wanted
+        .into_iter()
+        .filter(|(_, wanted)| *wanted)
+        .filter_map(|(role, _)| Some((role, layout.v1(role.controller())?.own.clone())))
+        .filter(|(_, folder)| Hierarchy::may_make_in(folder))
+        .collect();
+    if groups.iter().any(|(role, _)| *role != Role::CpuCount) {
+        Means::V1(groups)
+    } else {
+        Means::None
+    }
+}
+
+/// Why this host has no groups for us, and what would help.
+pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
+    let container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
+    match (&host.caller, layout) {
+        (Caller::User { uid, .. }, "v2") if !systemd::is_there(*uid) => (
+            "an ordinary user gets control groups from the user's systemd manager, and none answers".to_owned(),
+            Some("log in with systemd (pam_systemd), or run `sudo loginctl enable-linger $USER`".to_owned()),
+        ),
+        (Caller::User { .. }, "v1" | "hybrid") => (
+            "this host's control groups are of version 1, which an ordinary user can't have".to_owned(),
+            Some("run cosm as root, or boot with systemd.unified_cgroup_hierarchy=1".to_owned()),
+        ),
+        (_, "none") => ("no control groups are mounted here".to_owned(), Some("mount -t cgroup2 none /sys/fs/cgroup".to_owned())),
+        _ if container => (
+            "this container's control groups are read-only".to_owned(),
+            Some("start it with `docker run --privileged --cgroupns=private`".to_owned()),
+        ),
+        _ => ("no groups may be made here".to_owned(), None),
+    }
+}
+
+fn failed(what: &str, source: io::Error) -> LaunchError {
+    LaunchError::Os {
+        phase: LaunchPhase::Limits,
+        what: what.to_owned(),
+        source,
+        help: None,
     }
 }
 
 /// The limits of one run.
 #[derive(Debug)]
 pub(crate) struct Prepared {
+    /// The groups that were made. `None` is the one group of v2.
+    groups: Vec<(Option<Role>, PathBuf)>,
+    born_into: Option<OwnedFd>,
+    /// The keeper's own group in a scope.
+    own_leaf: Option<PathBuf>,
+    unit: Option<String>,
     max_processes: Option<u64>,
+    pid: Option<i32>,
+    limits: Limits,
+}
+
+fn name_of(run: RunId) -> String {
+    format!("cosm-{run}")
 }
 
 impl Prepared {
-    pub(crate) fn max_processes(&self) -> Option<u64> {
-        self.max_processes
+    fn make(&mut self, role: Option<Role>, path: PathBuf) -> io::Result<PathBuf> {
+        std::fs::create_dir(&path)?;
+        self.groups.push((role, path.clone()));
+        Ok(path)
     }
-    pub(crate) fn born_into(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    pub(crate) fn guest_folder(&self) -> Option<&str> {
-        None
-    }
-    pub(crate) fn admit(&mut self, _pid: Pid) -> Result<(), LaunchError> {
+
+    fn make_v1(&mut self, places: &[(Role, PathBuf)], run: RunId) -> io::Result<()> {
+        for (role, parent) in places {
+            // Two controllers may share a hierarchy, and then a group.
+            let path = parent.join(name_of(run));
+            if !path.is_dir() {
+                std::fs::create_dir(&path)?;
+            }
+            self.groups.push((Some(*role), path.clone()));
+            match role {
+                Role::Memory => self
+                    .limits
+                    .memory
+                    .map_or(Ok(()), |bytes| v1::memory::limit(&path, bytes))?,
+                Role::Cpu => self
+                    .limits
+                    .cpus
+                    .map_or(Ok(()), |cpus| v1::cpu::limit(&path, cpus))?,
+                Role::Pids => self
+                    .limits
+                    .pids
+                    .map_or(Ok(()), |count| v1::pids::limit(&path, count))?,
+                Role::CpuCount => {}
+            }
+        }
         Ok(())
     }
-    pub(crate) fn folders(&self) -> Vec<String> {
-        Vec::new()
+
+    fn make_v2(&mut self, parent: &Path, run: RunId) -> io::Result<()> {
+        let group = self.make(None, parent.join(name_of(run)))?;
+        self.limit_v2(&group)?;
+        self.born_into = Some(open_group(&group)?);
+        Ok(())
     }
-    pub(crate) fn unit(&self) -> Option<String> {
+
+    fn limit_v2(&self, group: &Path) -> io::Result<()> {
+        if let Some(bytes) = self.limits.memory {
+            v2::memory::limit(group, bytes)?;
+        }
+        if let Some(cpus) = self.limits.cpus {
+            v2::cpu::limit(group, cpus)?;
+        }
+        if let Some(count) = self.limits.pids {
+            v2::pids::limit(group, count)?;
+        }
+        Ok(())
+    }
+
+    async fn make_scope(mut self, uid: u32, run: RunId) -> Result<Self, LaunchError> {
+        let unit = format!("{}.scope", name_of(run));
+        systemd::delegated_scope(uid, &unit, std::process::id())
+            .await
+            .map_err(|e| {
+                failed(
+                    "asking the user's systemd manager for a group",
+                    io::Error::other(e),
+                )
+            })?;
+        self.unit = Some(unit);
+        match self.make_in_scope() {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.remove();
+                Err(failed("making control groups in the scope", error))
+            }
+        }
+    }
+
+    /// A group of v2 with controllers for the groups below it can't have processes itself, so that the keeper moves into
+    /// one of its own beside the guest's.
+    fn make_in_scope(&mut self) -> io::Result<()> {
+        let layout = Layout::find()?;
+        let scope = layout.v2().ok_or(io::ErrorKind::NotFound)?.own.clone();
+        let leaf = scope.join("keeper");
+        std::fs::create_dir(&leaf)?;
+        cgroup::add(&leaf, 0)?;
+        self.own_leaf = Some(leaf);
+        v2::delegate_controllers(&scope)?;
+        let group = self.make(None, scope.join("guest"))?;
+        self.limit_v2(&group)?;
+        self.born_into = Some(open_group(&group)?);
+        Ok(())
+    }
+
+    pub(crate) const fn max_processes(&self) -> Option<u64> {
+        self.max_processes
+    }
+
+    /// The group into which the guest's first process is born.
+    pub(crate) fn born_into(&self) -> Option<BorrowedFd<'_>> {
+        self.born_into.as_ref().map(OwnedFd::as_fd)
+    }
+
+    pub(crate) const fn guest_folder(&self) -> Option<&str> {
         None
     }
+
+    /// Puts the guest's first process, which has no child yet, into the groups of v1. The moves follow each other at
+    /// once: the kernel waits for all processors at the first and not again for a while.
+    pub(crate) fn admit(&mut self, pid: Pid) -> Result<(), LaunchError> {
+        let number = pid.as_raw_nonzero().get();
+        self.pid = Some(number);
+        if self.born_into.is_some() {
+            return Ok(());
+        }
+        let mut joined: Vec<&Path> = Vec::with_capacity(self.groups.len());
+        for (_, group) in &self.groups {
+            if !joined.contains(&group.as_path()) {
+                cgroup::add(group, number)
+                    .map_err(|e| failed("moving the guest into its control groups", e))?;
+                joined.push(group);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn folders(&self) -> Vec<String> {
+        self.groups
+            .iter()
+            .map(|(_, path)| path.display().to_string())
+            .collect()
+    }
+
+    pub(crate) fn unit(&self) -> Option<String> {
+        self.unit.clone()
+    }
+
+    fn of(&self, role: Role) -> Option<&Path> {
+        self.groups
+            .iter()
+            .find(|(r, _)| *r == Some(role))
+            .map(|(_, path)| path.as_path())
+    }
+
     pub(crate) fn usage(&self) -> GuestUsage {
-        GuestUsage::default()
+        let mut usage = GuestUsage {
+            memory_limit: self.limits.memory,
+            pids_limit: self.limits.pids,
+            ..GuestUsage::default()
+        };
+        if let Some((None, group)) = self.groups.first() {
+            usage.cpu_us = v2::cpu::used(group);
+            let (memory, block) = (v2::memory::usage(group), v2::block::usage(group));
+            (usage.memory, usage.peak_memory, usage.oom_kills) =
+                (memory.now, memory.peak, memory.oom_kills);
+            (usage.read_bytes, usage.write_bytes) = (block.read, block.written);
+            usage.pids = v2::pids::count(group);
+        }
+        usage.cpu_us = usage
+            .cpu_us
+            .or_else(|| v1::cpu::used(self.of(Role::CpuCount)?));
+        usage.pids = usage.pids.or_else(|| v1::pids::count(self.of(Role::Pids)?));
+        if let Some(group) = self.of(Role::Memory) {
+            let memory = v1::memory::usage(group);
+            (usage.memory, usage.peak_memory, usage.oom_kills) =
+                (memory.now, memory.peak, memory.oom_kills);
+        }
+        self.count_processes(&mut usage);
+        usage
     }
-    pub(crate) fn freeze(&mut self, _frozen: bool) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::Unsupported.into())
+
+    /// Without groups, what `/proc` says of the guest's processes.
+    fn count_processes(&self, usage: &mut GuestUsage) {
+        if usage.cpu_us.is_some() && usage.memory.is_some() && usage.pids.is_some() {
+            return;
+        }
+        let Some(tree) = self.pid.and_then(|pid| cosm_sys::procfs::tree(pid).ok()) else {
+            return;
+        };
+        usage.cpu_us.get_or_insert(tree.cpu_us);
+        usage.memory.get_or_insert(tree.resident);
+        usage.pids.get_or_insert(tree.threads);
     }
-    pub(crate) fn remove(&mut self) {}
+
+    pub(crate) fn freeze(&mut self, frozen: bool) -> io::Result<()> {
+        match self.groups.first() {
+            Some((None, group)) => v2::freezer::freeze(group, frozen),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Removes the groups once the guest has ended. What can't be removed is found again by the run's record.
+    pub(crate) fn remove(&mut self) {
+        self.pid = None;
+        self.groups
+            .retain(|(_, path)| cgroup::remove(path).is_err());
+    }
 }
 
-/// Removes the folders that a run left in the cgroup file systems.
-pub(crate) async fn remove_left(
-    _record: &cosm_driver::RunRecord,
-) -> Result<(), cosm_driver::ReapError> {
+fn open_group(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// Ends what still runs in the groups that a run left, and removes them.
+pub(crate) fn remove_left(record: &RunRecord) -> Result<(), ReapError> {
+    let name = name_of(record.run);
+    for folder in &record.cgroups {
+        let path = Path::new(folder);
+        // Whatever a damaged record says, only a group of this run's is touched.
+        let ours = path.components().any(|part| {
+            let part = part.as_os_str().to_string_lossy();
+            part == *name || part == format!("{name}.scope")
+        });
+        if !ours || !path.starts_with("/sys/fs/cgroup") {
+            continue;
+        }
+        cgroup::kill(path)
+            .and_then(|()| cgroup::remove(path))
+            .map_err(|source| ReapError {
+                what: format!("removing the control group {folder}"),
+                source,
+            })?;
+    }
     Ok(())
 }

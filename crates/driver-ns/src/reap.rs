@@ -21,7 +21,7 @@ pub(crate) async fn run(record: &RunRecord) -> Result<(), ReapError> {
             source,
         })?;
     }
-    crate::limits::remove_left(record).await
+    crate::limits::remove_left(record)
 }
 
 /// Kills a guest's first process, and with it all others, if it still is the one that was recorded.

@@ -40,7 +40,9 @@ pub(crate) fn is_there(uid: u32) -> bool {
 
 /// Whether the user's manager goes on after the last logout; `None` where systemd is not in charge.
 pub(crate) fn lingers(user: &str) -> Option<bool> {
-    Path::new("/run/systemd/system").exists().then(|| Path::new("/var/lib/systemd/linger").join(user).exists())
+    Path::new("/run/systemd/system")
+        .exists()
+        .then(|| Path::new("/var/lib/systemd/linger").join(user).exists())
 }
 
 /// Moves a process of this user into a new scope that is handed over to it, and waits until it is there. The scope
@@ -50,12 +52,16 @@ pub(crate) async fn delegated_scope(uid: u32, unit: &str, pid: u32) -> Result<()
     if !is_there(uid) {
         return Err(DelegationError::NoBus(bus));
     }
-    tokio::time::timeout(DEADLINE, start(&bus, unit, pid)).await.map_err(|_| DelegationError::Silent)?
+    tokio::time::timeout(DEADLINE, start(&bus, unit, pid))
+        .await
+        .map_err(|_| DelegationError::Silent)?
 }
 
 async fn start(bus: &Path, unit: &str, pid: u32) -> Result<(), DelegationError> {
     let address = format!("unix:path={}", bus.display());
-    let connection = zbus::connection::Builder::address(address.as_str())?.build().await?;
+    let connection = zbus::connection::Builder::address(address.as_str())?
+        .build()
+        .await?;
     let manager = zbus::Proxy::new(
         &connection,
         "org.freedesktop.systemd1",
@@ -78,13 +84,18 @@ async fn start(bus: &Path, unit: &str, pid: u32) -> Result<(), DelegationError> 
         ("IOAccounting", Value::from(true)),
     ];
     let auxiliary: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
-    let job: OwnedObjectPath =
-        manager.call("StartTransientUnit", &(unit, "fail", properties, auxiliary)).await?;
+    let job: OwnedObjectPath = manager
+        .call("StartTransientUnit", &(unit, "fail", properties, auxiliary))
+        .await?;
     while let Some(signal) = ended.next().await {
         let body = signal.body();
         let (_, path, _, result): (u32, OwnedObjectPath, String, String) = body.deserialize()?;
         if path == job {
-            return if result == "done" { Ok(()) } else { Err(DelegationError::Refused(result)) };
+            return if result == "done" {
+                Ok(())
+            } else {
+                Err(DelegationError::Refused(result))
+            };
         }
     }
     Err(DelegationError::Silent)

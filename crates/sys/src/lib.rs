@@ -6,6 +6,7 @@
 pub mod caps;
 pub mod cgroup;
 pub mod idmap;
+pub mod inherit;
 pub mod landlock;
 pub mod lock;
 pub mod memfd;

@@ -13,6 +13,55 @@ pub struct Stat {
     pub session: i32,
     /// Clock ticks after boot at which it started: with the pid, a process's name for as long as the machine runs.
     pub start_time: u64,
+    /// Clock ticks of processor time, its own and that of children that were waited for.
+    pub cpu_ticks: u64,
+    pub threads: u64,
+    /// Pages in memory.
+    pub resident_pages: u64,
+}
+
+/// What a process and its descendants use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeUsage {
+    /// Processor time, microseconds.
+    pub cpu_us: u64,
+    /// Memory, bytes; what several share is counted for each.
+    pub resident: u64,
+    pub threads: u64,
+}
+
+/// Sums up a process and its descendants.
+///
+/// # Errors
+/// There is no such process.
+pub fn tree(pid: i32) -> io::Result<TreeUsage> {
+    let (mut ticks, mut pages, mut threads) = (0, 0, 0);
+    let mut left = vec![pid];
+    let mut first = true;
+    while let Some(pid) = left.pop() {
+        let found = match stat(pid) {
+            // A descendant that ended meanwhile is in its parent's account.
+            Err(_) if !first => continue,
+            other => other?,
+        };
+        first = false;
+        ticks += found.cpu_ticks;
+        pages += found.resident_pages;
+        threads += found.threads;
+        let below = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        left.extend(
+            below
+                .unwrap_or_default()
+                .split_ascii_whitespace()
+                .filter_map(|n| n.parse::<i32>().ok()),
+        );
+    }
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Ok(TreeUsage {
+        cpu_us: ticks * 1_000_000 / per_second,
+        resident: pages * rustix::param::page_size() as u64,
+        threads,
+    })
 }
 
 /// Reads the text of a `stat` file. The program's name in it may hold any byte, also `)` and newlines.
@@ -27,13 +76,17 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse().ok();
+    let wide = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
         pid,
         state: *fields.first()?.as_bytes().first()?,
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
-        start_time: fields.get(19)?.parse().ok()?,
+        start_time: wide(19)?,
+        cpu_ticks: (11..15).map(wide).sum::<Option<u64>>()?,
+        threads: wide(17)?,
+        resident_pages: wide(21)?,
     })
 }
 
@@ -99,6 +152,8 @@ mod tests {
         let stat = stat(me).expect("stat");
         assert_eq!(stat.pid, me);
         assert!(stat.start_time > 0);
+        let tree = tree(me).expect("tree");
+        assert!(tree.threads > 0 && tree.resident > 0);
         assert!(namespace(me, "pid").expect("namespace") > 0);
         assert!(pids().expect("pids").contains(&me));
     }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use cosm_driver::{LaunchError, LaunchPhase, LaunchPlan, Upper};
-use cosm_spec::{Defaults, ImageSource, Profile};
+use cosm_spec::{Defaults, ImageSource, Limit, Profile};
 use cosm_sys::mount::Attributes;
 
 use crate::host::{Caller, Host};
@@ -44,6 +44,8 @@ pub(crate) struct Site<'a> {
     pub ids: &'a Ids,
     /// What the guest's changes lie on.
     pub upper: Upper,
+    /// The memory limit in force.
+    pub memory: Option<u64>,
     /// A folder of the host that the guest sees as its cgroup.
     pub guest_cgroup: bool,
 }
@@ -92,15 +94,18 @@ pub(crate) fn tree(site: &Site<'_>) -> Result<Tree, LaunchError> {
     })
 }
 
-/// What the guest's files may take in memory, bytes: what was asked for, or the default where that is not more than half
-/// of the machine's memory.
+/// What the guest's files may take in memory, bytes: what was asked for, else the default where that is not more than half
+/// of the memory that the guest or the machine has. Files that fill all of the guest's memory would have its processes
+/// killed, process 1 among them.
 pub(crate) fn memory_for_files(site: &Site<'_>) -> u64 {
-    let limit = site.plan.spec.resources.disk;
-    let size = limit.or(Defaults::DISK).map_or(u64::MAX, |size| size.0);
-    if limit.was_asked() {
-        size
-    } else {
-        size.min(site.host.memory / 2).max(16 << 20)
+    let half = site
+        .memory
+        .map_or(site.host.memory, |limit| limit.min(site.host.memory))
+        / 2;
+    match site.plan.spec.resources.disk {
+        Limit::At(size) => size.0,
+        Limit::Unlimited => site.host.memory,
+        Limit::Default => Defaults::DISK.0.min(half).max(4 << 20),
     }
 }
 

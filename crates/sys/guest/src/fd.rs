@@ -1,6 +1,6 @@
 //! Descriptors by number.
 
-use rustix::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use rustix::io::{Errno, Result};
 
 use crate::kernel::{number, syscall};
@@ -52,4 +52,14 @@ pub fn close_from(first: u32) -> Result<()> {
         )
     }
     .map(drop)
+}
+
+/// Closes a file and tells what the kernel says then, which a mere drop does not.
+///
+/// # Errors
+/// `close`'s: `EIO`, `ENOSPC`, `EDQUOT` of a write that was put off. The descriptor is closed all the same.
+pub fn close(fd: OwnedFd) -> Result<()> {
+    let raw = fd.into_raw_fd() as usize;
+    // SAFETY: it was owned by this function's caller, who gave it away.
+    unsafe { syscall(number::CLOSE, [raw, 0, 0, 0, 0, 0]) }.map(drop)
 }

@@ -4,6 +4,7 @@ use rustix::io::{Errno, Result};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
+    pub(crate) const CLOSE: usize = 3;
     pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const CLONE: usize = 56;
@@ -20,6 +21,7 @@ pub(crate) mod number {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod number {
+    pub(crate) const CLOSE: usize = 57;
     pub(crate) const RT_SIGACTION: usize = 134;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const CLONE: usize = 220;

@@ -15,7 +15,7 @@ mod signal;
 #[cfg(feature = "start")]
 mod start;
 
-pub use fd::{close_from, inherited, place};
+pub use fd::{close, close_from, inherited, place};
 pub use process::{CString, Fork, Reaped, Usage, execve, exit, fork, fork_into_cgroup, wait};
 pub use signal::{
     block_all, default_all, ignore_child_exits, notice_child_exits, send, signalfd, unblock_all,

@@ -1,0 +1,175 @@
+//! What a guest may use, and that it can't use more.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cosm_base::units::ByteSize;
+use cosm_driver::{Driver as _, Guest as _};
+use cosm_spec::{Limit, SandboxSpec};
+use support::{Guest, Options, as_root_and_user, launch};
+
+/// A guest with these limits, or `None` (said why) where this host can't have them; that is checked to be told well.
+fn limited(what: &str, change: impl Fn(&mut SandboxSpec)) -> Option<Guest> {
+    let mut spec = SandboxSpec::default();
+    change(&mut spec);
+    match launch(spec, Options::default()) {
+        Ok(guest) => Some(guest),
+        Err(error) => {
+            assert!(
+                matches!(error, cosm_driver::LaunchError::Unsupported { .. }),
+                "{error}"
+            );
+            assert!(error.to_string().contains(what), "{error}");
+            println!(
+                "skipped: {error}; {}",
+                error.help().unwrap_or("nothing helps")
+            );
+            None
+        }
+    }
+}
+
+fn left_of(guest: &Guest) -> Vec<String> {
+    guest
+        .record
+        .cgroups
+        .iter()
+        .filter(|folder| Path::new(folder).exists())
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn a_memory_bomb_kills_only_itself() {
+    as_root_and_user("a_memory_bomb_kills_only_itself", || {
+        let bomb = "head -c 300M /dev/zero | tail -c 200M > /dev/null";
+        let Some(guest) = limited("a memory limit", |s| {
+            s.resources.memory = Limit::At(ByteSize::mib(64))
+        }) else {
+            return;
+        };
+        assert_eq!(guest.facts.memory, Some(64 << 20));
+        assert!(!left_of(&guest).is_empty());
+        guest.run(bomb);
+        let usage = guest.guest.usage();
+        assert!(usage.oom_kills.is_some_and(|kills| kills > 0), "{usage:?}");
+        assert!(
+            usage
+                .peak_memory
+                .is_some_and(|peak| peak > 50 << 20 && peak <= 64 << 20),
+            "{usage:?}"
+        );
+        // What it keeps in its own files counts too.
+        guest.run("head -c 100M /dev/zero > /tmp/x");
+        assert_eq!(guest.ok("echo alive"), "alive");
+        let folders = guest.record.cgroups.clone();
+        let exit = guest.stop();
+        assert!(exit.oom);
+        assert!(
+            folders.iter().all(|folder| !Path::new(folder).exists()),
+            "{folders:?}"
+        );
+        // The control: without the limit the same command ends well.
+        let Some(guest) = limited("a memory limit", |s| s.resources.memory = Limit::Unlimited)
+        else {
+            return;
+        };
+        guest.ok(bomb);
+        guest.stop();
+    });
+}
+
+#[test]
+fn a_fork_bomb_stays_inside() {
+    as_root_and_user("a_fork_bomb_stays_inside", || {
+        let Some(guest) = limited("processes", |s| s.resources.pids = Limit::At(32)) else {
+            return;
+        };
+        let count =
+            "i=0; while [ $i -lt 100 ]; do sleep 5 > /dev/null 2>&1 & i=$((i+1)); done; wait";
+        let begun = Instant::now();
+        let ran = guest.run(count);
+        assert!(
+            ran.output.contains("fork") || ran.output.contains("Resource temporarily"),
+            "{ran:?}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        let processes = guest.guest.usage().pids.expect("counted");
+        assert!(processes <= 32, "{processes}");
+        assert!(
+            std::process::Command::new("true")
+                .status()
+                .is_ok_and(|s| s.success()),
+            "the host can still fork"
+        );
+        guest.stop();
+    });
+}
+
+#[test]
+fn processors_are_shared_out() {
+    as_root_and_user("processors_are_shared_out", || {
+        let Some(guest) = limited("processors", |s| s.resources.cpus = Limit::At(0.2)) else {
+            return;
+        };
+        assert_eq!(guest.facts.cpus, Some(0.2));
+        let before = guest.guest.usage().cpu_us.expect("counted");
+        guest.run("timeout 1 sh -c 'while :; do :; done'");
+        let used = guest.guest.usage().cpu_us.expect("counted") - before;
+        assert!((50_000..500_000).contains(&used), "{used} us in a second");
+        guest.stop();
+    });
+}
+
+#[test]
+fn what_a_killed_keeper_left_is_reaped() {
+    as_root_and_user("what_a_killed_keeper_left_is_reaped", || {
+        let Some(guest) = limited("a memory limit", |s| {
+            s.resources.memory = Limit::At(ByteSize::mib(64))
+        }) else {
+            return;
+        };
+        let record = guest.record.clone();
+        drop(guest);
+        let driver = cosm_driver_ns::NsDriver::new();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        // Dropping a guest ends nothing: it still runs, in its groups.
+        assert!(
+            record
+                .cgroups
+                .iter()
+                .all(|folder| Path::new(folder).exists())
+        );
+        runtime.block_on(driver.reap(&record)).expect("reaped");
+        assert!(
+            record
+                .cgroups
+                .iter()
+                .all(|folder| !Path::new(folder).exists()),
+            "{record:?}"
+        );
+        runtime.block_on(driver.reap(&record)).expect("again");
+    });
+}
+
+#[test]
+fn usage_is_counted_without_groups() {
+    as_root_and_user("usage_is_counted_without_groups", || {
+        let guest = support::start(SandboxSpec::default());
+        guest.run("timeout 0.3 sh -c 'while :; do :; done'; sleep 10 > /dev/null 2>&1 &");
+        let usage = guest.guest.usage();
+        assert!(usage.cpu_us.is_some_and(|us| us >= 100_000), "{usage:?}");
+        assert!(usage.pids.is_some_and(|n| n >= 2), "{usage:?}");
+        assert!(usage.memory.is_some_and(|n| n > 0), "{usage:?}");
+        let exit = guest.stop();
+        assert!(
+            exit.usage.cpu_us.is_some_and(|us| us >= 100_000),
+            "{exit:?}"
+        );
+    });
+}
