@@ -43,6 +43,9 @@ pub enum AgentError {
     /// Talking to the agent failed on this side.
     #[error("talking to the sandbox's agent failed")]
     Io(#[source] io::Error),
+    /// A tree from the guest is larger than allowed.
+    #[error("the copy from the sandbox was stopped: {0}")]
+    TreeLimit(&'static str),
     /// A file on the host could not be read or written.
     #[error("{}", path.display())]
     Host {
@@ -88,7 +91,11 @@ impl AgentError {
             }
             Self::Spawn(failure) => (failure.errno != 0).then_some(failure.errno),
             Self::File(failure) => Some(failure.errno),
-            Self::Silent { .. } | Self::Lost | Self::Protocol(_) | Self::InputClosed => None,
+            Self::Silent { .. }
+            | Self::Lost
+            | Self::Protocol(_)
+            | Self::InputClosed
+            | Self::TreeLimit(_) => None,
         }
     }
 }

@@ -11,11 +11,13 @@ mod client;
 mod connect;
 mod error;
 pub mod exec;
+pub mod files;
 pub mod wire;
 
 pub use client::{AgentClient, Deadlines};
-pub use error::AgentError;
+pub use error::{AgentError, Violation};
 pub use exec::{
     Collected, Collector, ExecControl, ExecEvent, ExecExit, ExecInput, ExecOutput, ExecPipes,
-    ExecSession,
+    ExecSession, ExecWait,
 };
+pub use files::{FileReader, FileWriter, Files, TreeLimits, TreeReport, Watch, WriteOptions};

@@ -11,6 +11,8 @@ use rustix::io::{Errno, Result};
 const LISTENER: i32 = 3;
 const BOOT: i32 = 4;
 const FIRST_FREE: u32 = 5;
+/// What a new file's permissions are held to, whatever this process was started with.
+const UMASK: Mode = Mode::from_raw_mode(0o022);
 /// A boot message is a few kilobytes; more than this is none.
 const MAX_BOOT: usize = 4 << 20;
 
@@ -25,6 +27,7 @@ impl Guest {
     pub(crate) fn inherit() -> Result<(Self, OwnedFd)> {
         sys::block_all()?;
         sys::default_all();
+        rustix::process::umask(UMASK);
         let listener = sys::inherited(LISTENER)?;
         let message = sys::inherited(BOOT)?;
         match sys::close_from(FIRST_FREE) {

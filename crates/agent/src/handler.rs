@@ -5,7 +5,7 @@ use rustix::fd::OwnedFd;
 
 use crate::boot::Guest;
 use crate::link::{Broken, Link};
-use crate::{exec, system};
+use crate::{exec, files, system};
 
 /// Serves one connection; answers the handler's exit code, which nobody reads.
 pub(crate) fn handle(guest: &Guest, connection: OwnedFd) -> i32 {
@@ -17,6 +17,6 @@ fn serve(guest: &Guest, mut link: Link) -> Result<(), Broken> {
     match hello.request {
         Request::Exec(start) => exec::run(guest, link, start, fds),
         Request::System(request) => link.send(&system::answer(&request)),
-        Request::File(_) => Err(Broken),
+        Request::File(request) => files::serve(guest, link, request),
     }
 }

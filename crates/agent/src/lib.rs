@@ -18,6 +18,7 @@ extern crate std;
 mod boot;
 mod clock;
 mod exec;
+mod files;
 mod handler;
 mod link;
 mod procs;

@@ -20,6 +20,8 @@ use crate::boot::Guest;
 use crate::clock::Moment;
 use crate::link::{Broken, Link};
 
+pub(crate) use user::Identity;
+
 /// Runs a command to its end, and stays for what it leaves behind.
 pub(crate) fn run(
     guest: &Guest,
