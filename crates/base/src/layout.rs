@@ -110,6 +110,10 @@ impl RuntimeDir {
             root: base.join(format!("{:08x}", (hash >> 32) as u32 ^ hash as u32)),
         }
     }
+    /// Names a state folder's sockets' folder itself.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.root

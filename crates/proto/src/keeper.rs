@@ -10,13 +10,14 @@
 //! | `Stop`, `Kill`, `Drain`, `Wait`, `WaitJob` | one reply, once it is so |
 //! | others | one reply |
 
+use std::boxed::Box;
 use std::string::String;
 use std::vec::Vec;
 
 use cosm_base::{ErrorKind, RunId, SandboxId};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Bytes, ExecStart, ExitReport, ExitStatus, WindowSize};
+use crate::agent::{Bytes, ExecStart, ExitReport, ExitStatus, SpawnFailure, WindowSize};
 
 /// The version of these messages. A keeper lives on when the program is replaced by a newer one, so both ends check.
 pub const VERSION: u16 = 1;
@@ -90,9 +91,7 @@ pub enum Task {
 /// What a keeper reports to its starter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// The lock is held.
-    Locked,
-    /// It reached this phase.
+    /// It is at this phase, told only when that takes long enough for somebody to wonder.
     Phase(String),
     /// The task is done; for `Create` and `Start`: the guest runs and the control socket answers.
     Ready(ReadyReport),
@@ -122,6 +121,8 @@ pub struct Failure {
     pub hints: Vec<String>,
     /// The end of the log.
     pub log_tail: Bytes,
+    /// How a command failed to start, where it was that.
+    pub spawn: Option<Box<SpawnFailure>>,
 }
 
 /// The first frame on the control socket.

@@ -10,6 +10,9 @@ use crate::lookup::{self, RunRow, SandboxRow};
 use crate::schema::{self, doing};
 use crate::{StateError, slots};
 
+/// A write-ahead log of this length is worth waiting for the disk; until then opening the catalogue stays fast.
+const LONG_LOG: u64 = 256 << 10;
+
 /// The catalogue, open for writing. Each method that writes is one small transaction.
 #[derive(Debug)]
 pub struct Catalogue {
@@ -135,6 +138,18 @@ impl Catalogue {
         )
     }
 
+    /// Replaces a sandbox's spec in stored form. Its name and its labels stay as they are entered.
+    ///
+    /// # Errors
+    /// [`StateError::Database`].
+    pub fn set_spec(&mut self, id: SandboxId, spec: &[u8]) -> Result<(), StateError> {
+        self.execute(
+            "replacing a spec",
+            "UPDATE sandbox SET spec = ?2 WHERE id = ?1",
+            params![id.to_string(), spec],
+        )
+    }
+
     /// As [`crate::Reader::by_id`].
     ///
     /// # Errors
@@ -151,12 +166,17 @@ impl Catalogue {
         lookup::runs(&self.db, id, limit)
     }
 
-    /// Moves the write-ahead log's content into the database, as far as readers let it, and waits for the disk. For a
-    /// moment when nobody waits: closing does not do it.
+    /// Moves the write-ahead log's content into the database if it has grown long, as far as readers let it, and waits
+    /// for the disk. For a moment when nobody waits: closing does not do it.
     ///
     /// # Errors
     /// [`StateError::Database`].
     pub fn settle(self) -> Result<(), StateError> {
+        let mut log = self.home.catalogue().into_os_string();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() < LONG_LOG) {
+            return Ok(());
+        }
         self.db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             .map_err(doing("settling"))

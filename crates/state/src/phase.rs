@@ -60,6 +60,9 @@ pub struct PhaseRecord {
     pub version: u32,
     /// How far.
     pub phase: Phase,
+    /// The sandbox is only being made: if this run does not come to run, nothing of the sandbox stays.
+    #[serde(default)]
+    pub fresh: bool,
     /// The latest run.
     pub run: Option<RunId>,
     /// When that run was started, milliseconds since 1970.
@@ -80,6 +83,7 @@ impl PhaseRecord {
         Self {
             version: PHASE_VERSION,
             phase: Phase::Created,
+            fresh: false,
             run: None,
             started_ms: None,
             ended_ms: None,
@@ -90,9 +94,10 @@ impl PhaseRecord {
     }
 
     /// The record of a run that begins.
-    pub fn starting(run: RunId, at_ms: u64) -> Self {
+    pub fn starting(run: RunId, at_ms: u64, fresh: bool) -> Self {
         Self {
             phase: Phase::Starting,
+            fresh,
             run: Some(run),
             started_ms: Some(at_ms),
             ..Self::created()

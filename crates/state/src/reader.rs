@@ -8,7 +8,7 @@ use cosm_base::{Home, SandboxId, SandboxName};
 use rusqlite::Connection;
 
 use crate::lookup::{self, Filter, Found, Page, RunRow, SandboxRow};
-use crate::phase::PhaseRecord;
+use crate::phase::{Phase, PhaseRecord};
 use crate::status::{Liveness, SandboxStatus};
 use crate::{StateError, schema};
 
@@ -133,9 +133,8 @@ impl Reader {
         self.liveness(|liveness| liveness.keeper(id))
     }
 
-    /// Sandboxes that need a keeper with the task `Reap`: crashed ones that were to be removed on exit or whose guest
-    /// may still be there, and folders that no row belongs to. Of those in `rows` (usually what a list has just
-    /// shown) and of all folders.
+    /// Sandboxes that need a keeper with the task `Reap`: crashed ones whose guest may still be there, that were to be
+    /// removed on exit or were never quite made, and folders that no row belongs to.
     ///
     /// # Errors
     /// As [`Reader::by_name`] and [`Liveness::status`].
@@ -168,19 +167,18 @@ impl Reader {
         if self.keeper(id)?.is_some() {
             return Ok(false);
         }
+        // A keeper removes this record once its run is cleaned up, before it lets go.
         let unreaped = self.home.sandbox(id).run_record().exists();
-        if unreaped {
-            // A keeper removes this record once its run is cleaned up, before it lets go.
-            return Ok(self.keeper(id)?.is_none());
-        }
-        match self.by_id(id)? {
-            // It may have been entered, ended and removed again since the folder was seen.
-            None => Ok(self.keeper(id)?.is_none() && self.home.sandbox(id).path().exists()),
-            Some(row) if row.remove_on_exit => {
-                Ok(!matches!(self.status(id)?, SandboxStatus::Created)
-                    && self.keeper(id)?.is_none())
-            }
-            Some(_) => Ok(false),
-        }
+        let leftover = unreaped
+            || match self.by_id(id)? {
+                None => self.home.sandbox(id).path().exists(),
+                Some(row) => match PhaseRecord::read(&self.home.sandbox(id))? {
+                    None => true,
+                    Some(record) if record.phase == Phase::Created => false,
+                    Some(record) => record.fresh || row.remove_on_exit,
+                },
+            };
+        // It may have come to life, or ended properly, while it was looked at.
+        Ok(leftover && self.keeper(id)?.is_none() && self.home.sandbox(id).path().exists())
     }
 }

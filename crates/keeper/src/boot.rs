@@ -1,0 +1,152 @@
+//! From a launched guest to one that is ready: the agent answers, the working directory is there, the main command runs.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use cosm_agent_client::wire::halves;
+use cosm_agent_client::{AgentClient, AgentError, Deadlines};
+use cosm_base::{ByteString, ErrorKind};
+use cosm_proto::agent::{
+    self, ExecStart, FileFailure, FileKind, FileOp, FileReply, FileRequest, Hello, Request, Stdio,
+    WindowSize,
+};
+use cosm_proto::keeper::{Failure, JobStart};
+use cosm_spec::{Lifetime, SandboxSpec};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::failure;
+use crate::jobs::MAIN;
+use crate::shared::Shared;
+
+/// Whether there is nothing to wait for.
+///
+/// The driver has seen the agent's program start, and the socket was listening before that. Where the creator is there
+/// and all that it wants is to run commands, its first command finds out whether the agent answers, and gets the same
+/// error.
+pub(crate) fn is_nothing(spec: &SandboxSpec) -> bool {
+    spec.remove_on_exit
+        && spec.lifetime == Lifetime::Leased
+        && spec.command.is_none()
+        && spec.workdir.is_none()
+}
+
+/// The client for the guest of a sandbox with this spec.
+pub(crate) fn client(socket: std::path::PathBuf, spec: &SandboxSpec) -> AgentClient {
+    let usual = Deadlines::default();
+    AgentClient::new(socket).with_deadlines(Deadlines {
+        answer: spec.timeouts.boot.min(usual.answer),
+        ..usual
+    })
+}
+
+/// Waits until the guest is ready.
+pub(crate) async fn finish(shared: Rc<Shared>, spec: Rc<SandboxSpec>) -> Result<(), Failure> {
+    let limit = spec.timeouts.boot;
+    match timeout(limit, steps(&shared, &spec)).await {
+        Ok(done) => done,
+        Err(_) => Err(Failure {
+            phase: Some("agent".to_owned()),
+            ..failure::plain(ErrorKind::TimedOut, too_slow(limit))
+        }),
+    }
+}
+
+fn too_slow(limit: Duration) -> String {
+    format!("the guest was not ready within {} s", limit.as_secs_f64())
+}
+
+async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec) -> Result<(), Failure> {
+    match &spec.workdir {
+        Some(path) => check_workdir(&shared.agent, path).await?,
+        None if spec.command.is_none() => shared
+            .agent
+            .ping()
+            .await
+            .map_err(|error| failure::boot("agent", error))?,
+        // The main command's start is an answer too.
+        None => {}
+    }
+    match &spec.command {
+        Some(command) => start_main(shared, spec, command).await,
+        None => Ok(()),
+    }
+}
+
+async fn start_main(
+    shared: &Rc<Shared>,
+    spec: &SandboxSpec,
+    command: &[ByteString],
+) -> Result<(), Failure> {
+    let stdio = match spec.tty {
+        true => Stdio::Terminal {
+            size: WindowSize::DEFAULT,
+        },
+        false => Stdio::Framed { stdin: false },
+    };
+    let start = JobStart {
+        id: Some(MAIN.to_owned()),
+        exec: ExecStart {
+            argv: command.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+            env: Vec::new(),
+            cwd: None,
+            user: None,
+            stdio,
+            rlimits: Vec::new(),
+            timeout_ms: None,
+            kill_leftovers: false,
+        },
+    };
+    match shared.jobs.start(shared, start).await {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(Failure {
+            phase: failure.phase.or_else(|| Some("main command".to_owned())),
+            ..failure
+        }),
+    }
+}
+
+async fn check_workdir(agent: &AgentClient, path: &ByteString) -> Result<(), Failure> {
+    let wrong = |what: &str| Failure {
+        phase: Some("working directory".to_owned()),
+        ..failure::plain(
+            ErrorKind::InvalidInput,
+            format!("the working directory {path:?} {what} in the sandbox"),
+        )
+    };
+    match kind_of(agent, path).await {
+        Ok(FileKind::Directory) => Ok(()),
+        Ok(_) => Err(wrong("is not a folder")),
+        Err(AgentError::File(FileFailure { errno, .. }))
+            if errno == rustix::io::Errno::NOENT.raw_os_error() =>
+        {
+            Err(wrong("does not exist"))
+        }
+        // It is there, as far as the guest's user may know; a command says more.
+        Err(AgentError::File(_)) => Ok(()),
+        Err(error) => Err(failure::boot("agent", error)),
+    }
+}
+
+async fn kind_of(agent: &AgentClient, path: &ByteString) -> Result<FileKind, AgentError> {
+    let stream = UnixStream::connect(agent.socket())
+        .await
+        .map_err(AgentError::Connect)?;
+    let (mut reader, writer) = halves(stream);
+    let hello = Hello {
+        version: agent::VERSION,
+        request: Request::File(FileRequest {
+            user: None,
+            op: FileOp::Stat {
+                path: path.as_bytes().to_vec(),
+                follow: true,
+            },
+        }),
+    };
+    writer.message(&hello).await?;
+    match reader.message().await? {
+        FileReply::Entry(entry) => Ok(entry.kind),
+        FileReply::Failed(failure) => Err(AgentError::File(failure)),
+        _ => Err(AgentError::Lost),
+    }
+}

@@ -1,0 +1,201 @@
+//! Leaving nothing behind.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use cosm_driver::{Driver, DriverKind, IdMap, LaunchFacts, RunRecord};
+use cosm_proto::keeper::{EndReason, EndReport, Failure, GuestUsage};
+use cosm_state::{Catalogue, Phase, PhaseRecord, StateError};
+
+use crate::clock;
+use crate::context::Context;
+use crate::failure;
+
+/// Removes the sockets, which are the first to go: nobody shall reach what is not there any more.
+pub(crate) fn sockets(context: &Context) -> Result<(), Failure> {
+    let folder = context.runtime.sandbox(context.id);
+    absent(fs::remove_dir_all(&folder)).map_err(failure::os("removing the sockets"))
+}
+
+/// Removes the sandbox: its row, then its folder. In this order, so that a crash in between leaves a folder without a
+/// row, which is known to be garbage.
+pub(crate) async fn erase(
+    driver: &impl Driver,
+    context: &Context,
+    catalogue: Option<&mut Catalogue>,
+    ids: Option<&IdMap>,
+) -> Result<(), Failure> {
+    sockets(context)?;
+    match catalogue {
+        Some(catalogue) => catalogue.remove(context.id).map_err(failure::state)?,
+        None if context.home.catalogue().exists() => Catalogue::open(&context.home)
+            .and_then(|mut catalogue| catalogue.remove(context.id))
+            .map_err(failure::state)?,
+        None => {}
+    }
+    folder(driver, context, ids).await
+}
+
+/// Removes the sandbox's folder. What the guest wrote goes first, while the records that tell whose it is are there.
+pub(crate) async fn folder(
+    driver: &impl Driver,
+    context: &Context,
+    ids: Option<&IdMap>,
+) -> Result<(), Failure> {
+    let data = context.dir.data();
+    if is_there(&data) {
+        driver
+            .remove_tree(&data, ids)
+            .await
+            .map_err(failure::reap)?;
+    }
+    absent(fs::remove_dir_all(context.dir.path()))
+        .map_err(failure::os("removing the sandbox's folder"))
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The record of the run that was not cleaned up, if there is one.
+fn unreaped(context: &Context, phase: Option<&PhaseRecord>) -> Result<Option<RunRecord>, Failure> {
+    let path = context.dir.run_record();
+    let text = match fs::read(&path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failure::os("reading the run's record")(error)),
+    };
+    if let Some(text) = text {
+        return serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|_| failure::state(StateError::DamagedRecord { path }));
+    }
+    // A run that was killed before it was recorded has nothing but what is named by its id.
+    let begun = phase.filter(|record| record.phase == Phase::Starting);
+    Ok(begun.and_then(|record| record.run).map(|run| RunRecord {
+        id: context.id,
+        run,
+        driver: DriverKind::Namespaces,
+        init: None,
+        ids: None,
+        cgroups: Vec::new(),
+        unit: None,
+        mounts: Vec::new(),
+    }))
+}
+
+/// The guest's ids, as the last run that came to run had them.
+fn ids_of(phase: Option<&PhaseRecord>) -> Option<IdMap> {
+    let facts = phase?.facts.clone();
+    serde_json::from_value::<LaunchFacts>(facts).ok()?.ids
+}
+
+/// What is known about a sandbox that nobody keeps.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) phase: Option<PhaseRecord>,
+    pub(crate) ids: Option<IdMap>,
+}
+
+/// Ends and removes what a run left whose keeper was killed. What of the sandbox itself is there stays.
+pub(crate) async fn reap(driver: &impl Driver, context: &Context) -> Result<Remains, Failure> {
+    let phase = match PhaseRecord::read(&context.dir) {
+        Ok(phase) => phase,
+        // It is of no use, and must not keep its sandbox from being removed.
+        Err(StateError::DamagedRecord { .. }) => None,
+        Err(error) => return Err(failure::state(error)),
+    };
+    let mut ids = ids_of(phase.as_ref());
+    if let Some(record) = unreaped(context, phase.as_ref())? {
+        driver.reap(&record).await.map_err(failure::reap)?;
+        ids = record.ids.or(ids);
+    }
+    sockets(context)?;
+    Ok(Remains { phase, ids })
+}
+
+/// The task `Remove`.
+pub(crate) async fn remove(driver: &impl Driver, context: &Context) -> Result<(), Failure> {
+    let remains = reap(driver, context).await?;
+    let known = is_there(context.dir.path())
+        || (context.home.catalogue().exists()
+            && Catalogue::open(&context.home)
+                .and_then(|catalogue| catalogue.by_id(context.id))
+                .map_err(failure::state)?
+                .is_some());
+    if !known {
+        return Err(failure::plain(
+            cosm_base::ErrorKind::NotFound,
+            "there is no such sandbox",
+        ));
+    }
+    erase(driver, context, None, remains.ids.as_ref()).await
+}
+
+/// The task `Reap`.
+pub(crate) async fn reap_task(driver: &impl Driver, context: &Context) -> Result<(), Failure> {
+    let remains = reap(driver, context).await?;
+    let mut catalogue = match context.home.catalogue().exists() {
+        true => Some(Catalogue::open(&context.home).map_err(failure::state)?),
+        false => None,
+    };
+    let row = match &catalogue {
+        Some(catalogue) => catalogue.by_id(context.id).map_err(failure::state)?,
+        None => None,
+    };
+    let record = match (row, remains.phase) {
+        (Some(row), Some(record)) if !record.fresh => {
+            if row.remove_on_exit && record.phase != Phase::Created {
+                None
+            } else {
+                Some(record)
+            }
+        }
+        _ => None,
+    };
+    match record {
+        None => erase(driver, context, catalogue.as_mut(), remains.ids.as_ref()).await,
+        Some(record) => lost(context, catalogue.as_mut(), record),
+    }
+}
+
+/// Writes down that a run's end was not seen.
+pub(crate) fn lost(
+    context: &Context,
+    catalogue: Option<&mut Catalogue>,
+    mut record: PhaseRecord,
+) -> Result<(), Failure> {
+    if record.phase.needs_keeper() {
+        let now = clock::now_ms();
+        let end = EndReport {
+            status: None,
+            reason: EndReason::KeeperLost,
+            killed: true,
+            usage: GuestUsage::default(),
+        };
+        if let (Some(catalogue), Some(run)) = (catalogue, record.run) {
+            catalogue
+                .run_ended(context.id, run, now, &end)
+                .map_err(failure::state)?;
+        }
+        record.phase = Phase::Stopped;
+        record.ended_ms = Some(now);
+        record.end = Some(end);
+        record.write(&context.dir).map_err(failure::state)?;
+    }
+    run_record(context)
+}
+
+/// Removes the record of a run that is cleaned up.
+pub(crate) fn run_record(context: &Context) -> Result<(), Failure> {
+    absent(fs::remove_file(context.dir.run_record()))
+        .map_err(failure::os("removing the run's record"))
+}

@@ -1,0 +1,460 @@
+//! The loop around the state machine: one run, from the launched guest to its end.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cosm_base::ErrorKind;
+use cosm_driver::{Driver, Guest, GuestExit, IdMap, LaunchFacts};
+use cosm_proto::agent::ExitStatus;
+use cosm_proto::keeper::{EndReason, EndReport, Failure, ReadyReport};
+use cosm_spec::{Lifetime, SandboxSpec};
+use cosm_state::{Catalogue, Phase, PhaseRecord};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::clock::Timings;
+use crate::context::Context;
+use crate::jobs::MAIN;
+use crate::lease::Lease;
+use crate::machine::{Effect, Event, Timer};
+use crate::report::Report;
+use crate::shared::{Ask, Shared};
+use crate::{ask, boot, control, failure};
+
+/// How long after the guest's end its jobs may take to hear of it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// A start that takes longer than this is told of.
+const WONDER: Duration = Duration::from_millis(250);
+/// The catalogue is closed when the start was this long ago.
+const CATALOGUE: Duration = Duration::from_secs(1);
+const TERM: i32 = 15;
+
+/// One run and what it takes to keep it.
+pub(crate) struct Life<'a, D: Driver> {
+    pub(crate) context: &'a Context,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) guest: D::Guest,
+    pub(crate) facts: LaunchFacts,
+    pub(crate) spec: Rc<SandboxSpec>,
+    pub(crate) record: PhaseRecord,
+    pub(crate) catalogue: Option<Catalogue>,
+    pub(crate) timings: Timings,
+    pub(crate) lease: Option<Lease>,
+}
+
+/// How a run went.
+pub(crate) struct Outcome {
+    pub(crate) end: EndReport,
+    /// It never came to run.
+    pub(crate) failure: Option<Failure>,
+    pub(crate) record: PhaseRecord,
+    pub(crate) spec: Rc<SandboxSpec>,
+    /// The guest's ids.
+    pub(crate) ids: Option<IdMap>,
+    pub(crate) catalogue: Option<Catalogue>,
+    /// The starter, if it has not been told anything yet.
+    pub(crate) report: Option<Report>,
+}
+
+/// What the loop waits for.
+enum Woken {
+    Guest(GuestExit),
+    Booted(Result<(), Failure>),
+    Something,
+    Time,
+}
+
+impl<D: Driver> Life<'_, D> {
+    /// Keeps the guest until it has ended and its jobs have heard of it.
+    pub(crate) async fn run(
+        mut self,
+        listener: std::os::unix::net::UnixListener,
+        calls: &mut JoinSet<()>,
+        report: Report,
+    ) -> Outcome {
+        let mut deadlines = BTreeMap::new();
+        if let Some(limit) = self.spec.timeouts.max_duration {
+            deadlines.insert(Timer::MaxDuration, later(limit));
+        }
+        let mut work = Work {
+            report: Some(report),
+            boot: None,
+            failure: None,
+            exit: None,
+            deadlines,
+            asking: None,
+            lease: self.watch_lease(),
+            wonder: Some(later(WONDER)),
+            close_catalogue: None,
+        };
+        if boot::is_nothing(&self.spec) {
+            self.booted(Ok(()), &mut work);
+        } else {
+            let finish = boot::finish(self.shared.clone(), self.spec.clone());
+            work.boot = Some(tokio::task::spawn_local(finish));
+        }
+        let serving = control::serve(listener, self.shared.clone(), calls);
+        let mut serving = std::pin::pin!(serving);
+        loop {
+            self.carry_out(&mut work);
+            if self.shared.machine(|m| m.has_ended()) {
+                break;
+            }
+            let next = work.next_time();
+            let woken = tokio::select! {
+                biased;
+                exit = self.guest.wait() => Woken::Guest(exit),
+                booted = finished(&mut work.boot) => Woken::Booted(booted),
+                () = self.shared.woken() => Woken::Something,
+                () = at(next) => Woken::Time,
+                () = &mut serving => Woken::Something,
+            };
+            match woken {
+                Woken::Guest(exit) => {
+                    work.exit = Some(exit);
+                    // A job that ended with the guest, and told so, has ended first.
+                    self.let_jobs_speak().await;
+                    self.shared.note(Event::GuestEnded { oom: exit.oom });
+                }
+                Woken::Booted(result) => {
+                    work.boot = None;
+                    self.booted(result, &mut work);
+                }
+                Woken::Something => {}
+                Woken::Time => self.time_passed(&mut work),
+            }
+        }
+        drop(serving);
+        self.finish(work)
+    }
+
+    async fn let_jobs_speak(&self) {
+        if timeout(LAST_WORDS, self.shared.jobs.all_over())
+            .await
+            .is_err()
+        {
+            self.context
+                .journal
+                .line("a job did not hear of the guest's end");
+        }
+    }
+
+    fn watch_lease(&mut self) -> Option<AbortHandle> {
+        let lease = self.lease.take()?;
+        let shared = self.shared.clone();
+        let watching = tokio::task::spawn_local(async move {
+            if let Err(error) = lease.ended().await {
+                // A lease that can't be watched must not make a sandbox immortal.
+                shared.complain(&format!("watching the creator: {error}"));
+            }
+            shared.note(Event::Kill(EndReason::LeaseEnded));
+        });
+        Some(watching.abort_handle())
+    }
+
+    fn booted(&mut self, result: Result<(), Failure>, work: &mut Work) {
+        self.timings.mark("guest ready");
+        work.wonder = None;
+        match result {
+            Ok(()) => {
+                self.shared.note(Event::Booted);
+                // The record is there before anybody is told to look.
+                self.carry_out(work);
+                // It may have been killed in the same moment.
+                if self.shared.machine(|m| m.phase()) != Phase::Stopping
+                    && let Some(report) = work.report.take()
+                {
+                    report.ready(ReadyReport {
+                        timings: self.timings.parts(),
+                        notes: self.facts.notes.clone(),
+                    });
+                }
+                self.enter_run();
+                work.close_catalogue = Some(later(CATALOGUE));
+            }
+            Err(failure) => {
+                work.failure.get_or_insert(failure);
+                self.shared.note(Event::Kill(EndReason::GuestDied));
+            }
+        }
+    }
+
+    fn enter_run(&mut self) {
+        if self.spec.remove_on_exit {
+            return;
+        }
+        let (Some(run), Some(at)) = (self.record.run, self.record.started_ms) else {
+            return;
+        };
+        if let Some(catalogue) = &mut self.catalogue
+            && let Err(error) = catalogue.run_started(self.context.id, run, at)
+        {
+            self.context
+                .journal
+                .line(&format!("entering the run: {error}"));
+        }
+    }
+
+    /// Carries out all that is to be done.
+    fn carry_out(&mut self, work: &mut Work) {
+        for complaint in self.shared.take_complaints() {
+            self.context.journal.line(&complaint);
+        }
+        while let Some(effect) = self.shared.next_effect() {
+            match effect {
+                Effect::Record(phase) => self.write_phase(phase),
+                Effect::Ask => {
+                    let signal = self.spec.stop_signal.unwrap_or(TERM);
+                    let asking = ask::everything(self.shared.clone(), signal);
+                    let before = work
+                        .asking
+                        .replace(tokio::task::spawn_local(asking).abort_handle());
+                    before.iter().for_each(AbortHandle::abort);
+                }
+                Effect::Thaw => self.attempt("resuming", |guest| guest.freeze(false)),
+                Effect::Kill => self.attempt("killing", Guest::kill),
+                Effect::Arm(timer, time) => {
+                    work.deadlines.insert(timer, later(time));
+                }
+                Effect::Disarm(timer) => {
+                    work.deadlines.remove(&timer);
+                }
+            }
+        }
+        while let Some(ask) = self.shared.next_ask() {
+            self.answer(ask, work);
+        }
+    }
+
+    fn attempt(&mut self, what: &str, act: impl FnOnce(&mut D::Guest) -> std::io::Result<()>) {
+        if let Err(error) = act(&mut self.guest) {
+            self.context
+                .journal
+                .line(&format!("{what} the guest: {error}"));
+        }
+    }
+
+    fn write_phase(&mut self, phase: Phase) {
+        if phase == Phase::Stopping && self.spec.remove_on_exit {
+            // It is as good as gone.
+            return;
+        }
+        self.record.phase = phase;
+        if phase == Phase::Running {
+            self.record.fresh = false;
+            self.record.facts = serde_json::to_value(&self.facts).unwrap_or_default();
+        }
+        if let Err(error) = self.record.write(&self.context.dir) {
+            self.context.journal.line(&error.to_string());
+        }
+    }
+
+    fn answer(&mut self, ask: Ask, work: &mut Work) {
+        // Whoever asked may be gone; what was asked for is done all the same.
+        match ask {
+            Ask::Usage(answer) => drop(answer.send(self.guest.usage())),
+            Ask::Freeze(frozen, answer) => tell(answer, self.freeze(frozen)),
+            Ask::Detach(answer) => tell(answer, self.detach(work)),
+        }
+    }
+
+    fn freeze(&mut self, frozen: bool) -> Result<(), Failure> {
+        self.shared
+            .machine(|m| m.may_freeze(frozen))
+            .map_err(failure::refusal)?;
+        match self.guest.freeze(frozen) {
+            Ok(()) => {
+                self.shared.note(Event::Frozen(frozen));
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Err(failure::plain(
+                ErrorKind::Unsupported,
+                "pausing needs a cgroup with a freezer, which this sandbox does not have",
+            )),
+            Err(error) => Err(failure::os("pausing or resuming the guest")(error)),
+        }
+    }
+
+    /// Gives up the lease.
+    fn detach(&mut self, work: &mut Work) -> Result<(), Failure> {
+        let Some(lease) = work.lease.take() else {
+            // There is none: it is persistent already.
+            return Ok(());
+        };
+        let mut spec = SandboxSpec::clone(&self.spec);
+        spec.lifetime = Lifetime::Persistent;
+        let stored = spec.to_stored();
+        let entered = self
+            .with_catalogue(|catalogue, id| catalogue.set_spec(id, &stored))
+            .map_err(failure::state);
+        if entered.is_err() {
+            work.lease = Some(lease);
+            return entered;
+        }
+        lease.abort();
+        self.spec = Rc::new(spec);
+        Ok(())
+    }
+
+    fn with_catalogue(
+        &mut self,
+        act: impl FnOnce(&mut Catalogue, cosm_base::SandboxId) -> Result<(), cosm_state::StateError>,
+    ) -> Result<(), cosm_state::StateError> {
+        match &mut self.catalogue {
+            Some(catalogue) => act(catalogue, self.context.id),
+            None => act(&mut Catalogue::open(&self.context.home)?, self.context.id),
+        }
+    }
+
+    fn time_passed(&mut self, work: &mut Work) {
+        let now = Instant::now();
+        if work.close_catalogue.is_some_and(|at| at <= now) {
+            work.close_catalogue = None;
+            self.catalogue = None;
+        }
+        if work.wonder.is_some_and(|at| at <= now) {
+            work.wonder = None;
+            if let Some(report) = &mut work.report {
+                report.phase("waiting for the guest");
+            }
+        }
+        let passed: Vec<_> = work
+            .deadlines
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(timer, _)| *timer)
+            .collect();
+        for timer in passed {
+            work.deadlines.remove(&timer);
+            self.shared.note(Event::Deadline(timer));
+        }
+    }
+
+    fn finish(self, work: Work) -> Outcome {
+        for task in work.asking.iter().chain(&work.lease) {
+            task.abort();
+        }
+        if let Some(boot) = &work.boot {
+            boot.abort();
+        }
+        for complaint in self.shared.take_complaints() {
+            self.context.journal.line(&complaint);
+        }
+        let (reason, killed) = self.shared.machine(|m| m.end());
+        let end = EndReport {
+            status: self.status(work.exit, reason),
+            reason,
+            killed,
+            usage: work.exit.map(|exit| exit.usage).unwrap_or_default(),
+        };
+        let failure = work.report.is_some().then(|| {
+            let failure = work.failure.unwrap_or_else(|| unborn(&end));
+            Failure {
+                log_tail: self.context.journal.tail(),
+                ..failure
+            }
+        });
+        Outcome {
+            end,
+            failure,
+            record: self.record,
+            spec: self.spec,
+            ids: self.facts.ids,
+            catalogue: self.catalogue,
+            report: work.report,
+        }
+    }
+
+    /// The main command's end, else process 1's, unless that is only how we ended it.
+    fn status(&self, exit: Option<GuestExit>, reason: EndReason) -> Option<ExitStatus> {
+        let main = self.shared.jobs.find(MAIN);
+        if let Some(report) = main.as_ref().and_then(|job| job.exit()) {
+            return Some(report.status);
+        }
+        let by_itself = matches!(reason, EndReason::GuestDied | EndReason::OutOfMemory);
+        if main.is_none() && !by_itself {
+            return None;
+        }
+        let exit = exit?;
+        match (exit.code, exit.signal) {
+            (Some(code), _) => Some(ExitStatus::Code(code)),
+            (None, Some(signal)) => Some(ExitStatus::Signal(signal)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What the loop has in hand.
+struct Work {
+    report: Option<Report>,
+    boot: Option<JoinHandle<Result<(), Failure>>>,
+    failure: Option<Failure>,
+    exit: Option<GuestExit>,
+    deadlines: BTreeMap<Timer, Instant>,
+    asking: Option<AbortHandle>,
+    lease: Option<AbortHandle>,
+    wonder: Option<Instant>,
+    close_catalogue: Option<Instant>,
+}
+
+impl Work {
+    fn next_time(&self) -> Option<Instant> {
+        let own = [self.wonder, self.close_catalogue];
+        self.deadlines
+            .values()
+            .copied()
+            .chain(own.into_iter().flatten())
+            .min()
+    }
+}
+
+/// Why a guest that ended before it was ready did not start.
+fn unborn(end: &EndReport) -> Failure {
+    let how = match (end.reason, end.status) {
+        (EndReason::LeaseEnded, _) => {
+            return failure::plain(ErrorKind::Cancelled, "its creator ended while it started");
+        }
+        (EndReason::Killed | EndReason::Stopped | EndReason::Replaced, _) => {
+            return failure::plain(ErrorKind::Cancelled, "it was stopped while it started");
+        }
+        (EndReason::OutOfMemory, _) => "memory ran out".to_owned(),
+        (_, Some(ExitStatus::Code(code))) => format!("its process 1 ended with code {code}"),
+        (_, Some(ExitStatus::Signal(signal))) => format!("signal {signal} ended its process 1"),
+        (_, None) => "its process 1 ended".to_owned(),
+    };
+    Failure {
+        phase: Some("agent".to_owned()),
+        ..failure::plain(
+            ErrorKind::BootFailed,
+            format!("the guest ended while it was being started: {how}"),
+        )
+    }
+}
+
+async fn finished(task: &mut Option<JoinHandle<Result<(), Failure>>>) -> Result<(), Failure> {
+    match task {
+        None => std::future::pending().await,
+        Some(task) => task
+            .await
+            .unwrap_or_else(|error| Err(failure::plain(ErrorKind::BootFailed, error.to_string()))),
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn later(time: Duration) -> Instant {
+    // Longer than this is for ever; sums stay in range.
+    Instant::now() + time.min(Duration::from_secs(100 * 365 * 24 * 3600))
+}
+
+fn tell<T>(answer: oneshot::Sender<T>, value: T) {
+    // Whoever asked may be gone.
+    drop(answer.send(value));
+}
