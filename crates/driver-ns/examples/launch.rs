@@ -1,4 +1,5 @@
-//! Measures launches: `launch AGENT [COUNT] [PAUSE_MS] [--image DIR] [--data DIR] [--show]`.
+//! Measures launches: `launch AGENT [COUNT] [PAUSE_MS] [--image DIR] [--data DIR] [--memory SIZE]
+//! [--pids COUNT] [--range] [--show]`.
 //!
 //! The agent may be any static program; one that exits at once shows what a launch costs.
 
@@ -47,6 +48,15 @@ fn main() {
             }
             "--data" => data = arguments.next().map(PathBuf::from),
             "--user" => spec.user = arguments.next(),
+            "--memory" => {
+                let size = arguments.next().expect("a size").parse().expect("a size");
+                spec.resources.memory = cosm_spec::Limit::At(size);
+            }
+            "--pids" => {
+                let count = arguments.next().expect("a count").parse().expect("a count");
+                spec.resources.pids = cosm_spec::Limit::At(count);
+            }
+            "--range" => spec.ids = cosm_spec::IdMode::Range,
             "--show" => show = true,
             _ => words.push(argument),
         }

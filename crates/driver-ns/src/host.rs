@@ -10,6 +10,9 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_SETUID: u64 = 1 << 7;
 const CAP_SETGID: u64 = 1 << 6;
 
+/// A first id and a count.
+pub(crate) type Range = (u32, u32);
+
 /// Who starts guests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Caller {
@@ -19,10 +22,10 @@ pub(crate) enum Caller {
     User {
         uid: u32,
         gid: u32,
-        /// First id and count of the largest subordinate range of users.
-        sub_users: Option<(u32, u32)>,
+        /// The largest subordinate range of users.
+        sub_users: Option<Range>,
         /// The same of groups.
-        sub_groups: Option<(u32, u32)>,
+        sub_groups: Option<Range>,
         /// `newuidmap` and `newgidmap` are there.
         helpers: bool,
     },
@@ -77,17 +80,22 @@ fn caller() -> Caller {
     }
 }
 
-fn subordinate(uid: u32) -> (Option<(u32, u32)>, Option<(u32, u32)>) {
+/// The name of a user, empty where `/etc/passwd` has none.
+pub(crate) fn user_name(uid: u32) -> String {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let id = uid.to_string();
-    let name = passwd
+    passwd
         .lines()
         .map(|line| line.split(':').collect::<Vec<_>>())
         .find(|fields| fields.get(2) == Some(&id.as_str()))
-        .map_or("", |fields| fields[0]);
+        .map_or_else(String::new, |fields| fields[0].to_owned())
+}
+
+fn subordinate(uid: u32) -> (Option<Range>, Option<Range>) {
+    let name = user_name(uid);
     let largest = |file: &str| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        idmap::subordinate_ranges(&text, name, uid)
+        idmap::subordinate_ranges(&text, &name, uid)
             .into_iter()
             .max_by_key(|(_, count)| *count)
     };

@@ -7,6 +7,7 @@
 mod boot;
 mod child;
 mod copy;
+mod disk;
 mod explain;
 mod guest;
 mod host;

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cosm_base::RunId;
-use cosm_driver::{GuestUsage, LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord};
+use cosm_driver::{
+    GuestUsage, LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord, Support,
+};
 use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
 use cosm_sys::cgroup::{self, Hierarchy, Layout, v1, v2};
 use rustix::process::Pid;
@@ -63,7 +65,7 @@ const CGROUP2: i64 = 0x6367_7270;
 
 /// Whether v2 is the whole layout: cheap to find out, unlike the rest.
 fn only_v2() -> bool {
-    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|s| s.f_type as i64 == CGROUP2)
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|s| s.f_type == CGROUP2)
 }
 
 impl Limits {
@@ -86,7 +88,8 @@ impl Limits {
         let nothing = limits.memory.is_none() && limits.cpus.is_none() && limits.pids.is_none();
         let v2_alone = only_v2();
         let outlives = spec.lifetime == Lifetime::Persistent && systemd_can(host);
-        if !was_asked && !outlives && (nothing || !(v2_alone && host.caller == Caller::Root)) {
+        let born_into_one = v2_alone && host.caller == Caller::Root && !nothing;
+        if !(was_asked || outlives || born_into_one) {
             // Defaults are not worth the wait that joining a group of v1, or asking systemd, costs at each start.
             limits.without_groups(asked.memory.was_asked());
             return Ok(limits);
@@ -259,6 +262,63 @@ pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
             Some("start it with `docker run --privileged --cgroupns=private`".to_owned()),
         ),
         _ => ("no groups may be made here".to_owned(), None),
+    }
+}
+
+/// What can be bounded on this host.
+pub(crate) struct Supports {
+    pub memory: Support,
+    pub cpus: Support,
+    pub pids: Support,
+    pub freeze: Support,
+}
+
+/// Finds out what could be bounded, if it were asked for.
+pub(crate) fn supports(host: &Host) -> Supports {
+    let layout = Layout::find().unwrap_or_default();
+    let all = Limits {
+        memory: Some(Defaults::MEMORY.0),
+        cpus: Some(1.0),
+        pids: Some(Defaults::PIDS),
+        means: Means::None,
+        layout: layout.name(),
+        notes: Vec::new(),
+    };
+    let means = means(host, &layout, &all, true, false);
+    let (why, help) = refusal(host, layout.name());
+    let role = |role: Role| match &means {
+        Means::V2(_) => Support::Yes {
+            by: "cgroup v2".to_owned(),
+        },
+        Means::Scope { .. } => Support::Yes {
+            by: "cgroup v2 by systemd".to_owned(),
+        },
+        Means::V1(groups) if groups.iter().any(|(r, _)| *r == role) => Support::Yes {
+            by: "cgroup v1".to_owned(),
+        },
+        _ => Support::No {
+            why: why.clone(),
+            help: help.clone(),
+        },
+    };
+    let pids = match role(Role::Pids) {
+        Support::No { .. } => Support::Yes {
+            by: "RLIMIT_NPROC, for each user of the guest".to_owned(),
+        },
+        yes => yes,
+    };
+    let freeze = match &means {
+        Means::V2(_) | Means::Scope { .. } => role(Role::Memory),
+        _ => Support::No {
+            why: "only groups of version 2 can be stopped here".to_owned(),
+            help: None,
+        },
+    };
+    Supports {
+        memory: role(Role::Memory),
+        cpus: role(Role::Cpu),
+        pids,
+        freeze,
     }
 }
 

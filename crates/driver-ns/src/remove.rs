@@ -165,7 +165,7 @@ mod tests {
         symlink(&kept, top.join("a/link")).expect("link");
         symlink(outer.path(), top.join("up")).expect("link");
         for closed in ["a/b/c", "a/b", "a"] {
-            std::fs::set_permissions(top.join(closed), std::fs::Permissions::from_mode(0))
+            std::fs::set_permissions(top.join(closed), std::fs::Permissions::from_mode(0o000))
                 .expect("chmod");
         }
         tree(&top).expect("removed");
