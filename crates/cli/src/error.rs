@@ -1,7 +1,6 @@
 //! What can go wrong in this program, and the exit codes for it.
 
 use std::io;
-use std::path::PathBuf;
 
 use cosm::ErrorKind;
 use cosm::SpawnReason;
@@ -31,14 +30,6 @@ pub(crate) enum CliError {
     /// A command's end was not seen.
     #[error("the sandbox ended while the command ran")]
     NoEnd,
-    /// A file of this host.
-    #[error("{doing} {path:?}")]
-    File {
-        doing: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
     /// The system said no.
     #[error("{doing}")]
     Os {
@@ -60,19 +51,6 @@ pub(crate) enum CliError {
 /// Makes a [`CliError::Os`].
 pub(crate) fn os(doing: &'static str) -> impl FnOnce(io::Error) -> CliError {
     move |source| CliError::Os { doing, source }
-}
-
-/// Makes a [`CliError::File`].
-pub(crate) fn file(
-    doing: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(io::Error) -> CliError {
-    let path = path.into();
-    move |source| CliError::File {
-        doing,
-        path,
-        source,
-    }
 }
 
 impl CliError {

@@ -29,10 +29,8 @@ pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) {
             continue;
         };
         // If the sandbox can't answer any more, there is nothing to say.
-        let test = sandbox
-            .exec("test", [ByteString::from("-e"), argument.clone()])
-            .await;
-        if test.is_ok_and(|output| !output.success()) {
+        let inside = sandbox.fs().exists(argument.clone()).await;
+        if inside.is_ok_and(|inside| !inside) {
             tell(argument.as_bytes(), &path);
             return;
         }

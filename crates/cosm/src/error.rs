@@ -250,7 +250,7 @@ impl Error {
             spawn,
         } = failure;
         if let Some(spawn) = spawn {
-            return AgentError::Spawn(spawn).into();
+            return AgentError::Spawn(*spawn).into();
         }
         let fault = match phase {
             Some(phase) => Fault::Boot(BootFailure {

@@ -27,6 +27,7 @@ mod catalogue;
 mod control;
 mod error;
 mod exec;
+mod files;
 mod host;
 mod jobs;
 mod launch;
@@ -47,6 +48,10 @@ pub use error::{BootFailure, Error, ErrorKind, Fault, Result};
 pub use exec::{
     DEFAULT_CAP, ExecEnd, ExecEvent, ExecHandle, ExecOptions, ExecOutput, ExecPipes, ExecSignals,
     ExecStatus, ExecStdin, ExitReport, ExitStatus, Usage, UsageSource,
+};
+pub use files::{
+    Change, ChangeKind, FileKind, Fs, FsEntry, FsReadStream, FsWatch, FsWriteSink, TreeLimits,
+    TreeReport, WriteOptions,
 };
 pub use host::{Host, HostConfig};
 pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView, Jobs};

@@ -12,6 +12,7 @@ use crate::builder::SandboxBuilder;
 use crate::control::{Control, Hold};
 use crate::error::{Error, Result};
 use crate::exec::{ExecHandle, ExecOptions, ExecOutput};
+use crate::files::Fs;
 use crate::host::Host;
 use crate::jobs::Jobs;
 use crate::launch::Keeper;
@@ -391,6 +392,11 @@ impl Sandbox {
         Jobs {
             control: self.control.clone(),
         }
+    }
+
+    /// Its files.
+    pub fn fs(&self) -> Fs {
+        Fs::new(&self.agent, self.control.clone())
     }
 
     /// What it uses and has used, as the host counts: one sample.

@@ -43,6 +43,7 @@ use std::process::ExitCode;
 
 use cosm_base::ErrorKind;
 use cosm_driver::Driver;
+pub use cosm_driver::{Capabilities, Finding, Level, Support};
 use cosm_driver_ns::NsDriver;
 use cosm_proto::keeper::{Failure, Plan, Task, VERSION};
 use cosm_sys::{inherit, memfd};
@@ -63,6 +64,11 @@ const MAX_PLAN: u64 = 1 << 20;
 /// Keeps a sandbox. To be called before anything else in the program, when its first argument is [`SUBCOMMAND`].
 pub fn main() -> ExitCode {
     serve(&NsDriver::new())
+}
+
+/// What works on this host, for `doctor`.
+pub fn capabilities() -> Capabilities {
+    NsDriver::new().capabilities().clone()
 }
 
 /// As [`main`], with this driver.

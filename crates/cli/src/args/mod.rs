@@ -54,7 +54,9 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     Jobs(JobsArgs),
     Logs(LogsArgs),
+    Cp(CpArgs),
     Metrics(MetricsArgs),
+    Doctor(DoctorArgs),
     Completion(CompletionArgs),
     /// Prints the reference of all commands, as it stands in docs/cli.md.
     #[command(name = "__docs", hide = true)]

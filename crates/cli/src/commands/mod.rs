@@ -2,7 +2,9 @@
 
 mod attach;
 mod completion;
+mod cp;
 mod create;
+mod doctor;
 mod exec;
 mod inspect;
 mod jobs;
@@ -49,7 +51,9 @@ pub(crate) fn run(command: Command, clock: Clock) -> Result<u8> {
         Command::Attach(args) => attach::run(args),
         Command::Jobs(args) => jobs::run(args),
         Command::Logs(args) => logs::run(args),
+        Command::Cp(args) => cp::run(args),
         Command::Metrics(args) => metrics::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Docs => output::text(&crate::reference()).map(|()| exit::OK),
     }
