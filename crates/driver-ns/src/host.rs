@@ -62,7 +62,7 @@ fn caller() -> Caller {
     let gid = rustix::process::getegid().as_raw();
     let Caps(rights) = cosm_sys::caps::effective().unwrap_or_default();
     let needed = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
-    if uid == 0 && rights & needed == needed {
+    if uid == 0 && rights & needed == needed && has_all_ids() {
         return Caller::Root;
     }
     let helpers = Path::new(NEWUIDMAP).exists() && Path::new(NEWGIDMAP).exists();
@@ -100,6 +100,13 @@ fn subordinate(uid: u32) -> (Option<Range>, Option<Range>) {
             .max_by_key(|(_, count)| *count)
     };
     (largest("/etc/subuid"), largest("/etc/subgid"))
+}
+
+/// Whether this process sees all of the machine's ids, so that there are some to give away. In a user namespace root is
+/// an ordinary user of few ids.
+fn has_all_ids() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|text| text.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 fn memory() -> u64 {

@@ -100,7 +100,10 @@ fn inside_forbidden_namespaces() {
 
 #[test]
 fn a_masked_proc_is_named() {
-    where_forbidden("inside_a_masked_proc", "mount --bind /dev/null /proc/version");
+    where_forbidden(
+        "inside_a_masked_proc",
+        "mount --bind /dev/null /proc/version",
+    );
 }
 
 #[test]
