@@ -15,13 +15,13 @@ use cosm_agent_client::{AgentClient, Collected, Deadlines};
 use cosm_proto::agent::{self, AgentBoot, ExecStart, Stdio};
 
 /// A running agent. Dropping it kills it; commands that it still ran go with their connections.
-pub struct Agent {
+pub(crate) struct Agent {
     process: Child,
     folder: tempfile::TempDir,
-    pub client: AgentClient,
+    pub(crate) client: AgentClient,
 }
 
-pub fn boot() -> AgentBoot {
+pub(crate) fn boot() -> AgentBoot {
     AgentBoot {
         version: agent::VERSION,
         env: vec![(b"PATH".to_vec(), b"/usr/local/bin:/usr/bin:/bin".to_vec())],
@@ -36,11 +36,11 @@ pub fn boot() -> AgentBoot {
 }
 
 impl Agent {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(&boot())
     }
 
-    pub fn start_with(boot: &AgentBoot) -> Self {
+    pub(crate) fn start_with(boot: &AgentBoot) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let program = folder.path().join("agent");
         std::fs::write(&program, cosm_agent_image::AGENT).expect("write the agent");
@@ -71,11 +71,11 @@ impl Agent {
         }
     }
 
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 }
@@ -88,7 +88,7 @@ impl Drop for Agent {
 }
 
 /// A command without input, its output in pipes.
-pub fn command(argv: &[&str]) -> ExecStart {
+pub(crate) fn command(argv: &[&str]) -> ExecStart {
     ExecStart {
         argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
         env: Vec::new(),
@@ -101,23 +101,23 @@ pub fn command(argv: &[&str]) -> ExecStart {
     }
 }
 
-pub fn shell(script: &str) -> ExecStart {
+pub(crate) fn shell(script: &str) -> ExecStart {
     command(&["/bin/sh", "-c", script])
 }
 
-pub const FRAMED: Stdio = Stdio::Framed { stdin: false };
+pub(crate) const FRAMED: Stdio = Stdio::Framed { stdin: false };
 
-pub fn framed(mut start: ExecStart) -> ExecStart {
+pub(crate) fn framed(mut start: ExecStart) -> ExecStart {
     start.stdio = FRAMED;
     start
 }
 
-pub async fn run(agent: &Agent, start: ExecStart) -> Collected {
+pub(crate) async fn run(agent: &Agent, start: ExecStart) -> Collected {
     let session = agent.client.exec(start).await.expect("it starts");
     session.output.collect(64 << 20).await.expect("it ends")
 }
 
-pub fn impatient() -> Deadlines {
+pub(crate) fn impatient() -> Deadlines {
     let short = Duration::from_millis(300);
     Deadlines {
         connect: short,
@@ -127,6 +127,6 @@ pub fn impatient() -> Deadlines {
     }
 }
 
-pub fn file_at(path: &std::path::Path) -> File {
+pub(crate) fn file_at(path: &std::path::Path) -> File {
     File::open(path).expect("open")
 }
