@@ -9,7 +9,7 @@ use cosm_driver::{
     DriverKind, LaunchError, LaunchFacts, LaunchPhase, LaunchPlan, Launched, ProcessRecord,
     RunRecord, Upper,
 };
-use cosm_spec::{ImageSource, NetMode};
+use cosm_spec::{ImageSource, Limit, NetMode};
 use cosm_sys::idmap::{self, Extent, Kind};
 use cosm_sys::process::{self, Child, CloneArgs, Namespaces, fork};
 use cosm_sys::{memfd, procfs, spawn};
@@ -208,24 +208,26 @@ async fn attempt(
     upper: Upper,
     clock: &mut Clock,
 ) -> Result<Launched<NsGuest>, Attempt> {
-    let mut cgroup = limits.prepare(plan.run).await?;
     let site = Site {
         plan,
         host,
         ids,
         upper,
         memory: limits.memory(),
-        guest_cgroup: cgroup.guest_folder().is_some(),
+        guest_cgroup: false,
     };
     let tree = rootfs::tree(&site)?;
-    let parts = prepare(plan, ids, cgroup.guest_folder())?;
+    let facts = facts(&site, limits);
+    let parts = prepare(plan, ids, None)?;
     clock.mark("prepare");
+    let mut cgroup = limits.prepare(plan.run).await?;
+    clock.mark("limits");
     let started = start(plan, &tree, ids, &parts, &mut cgroup, host, clock);
     drop(tree);
     match started {
         Ok(child) => Ok(Launched {
             guest: NsGuest::new(child, cgroup),
-            facts: facts(plan, ids, limits, upper),
+            facts,
         }),
         Err(error) => {
             cgroup.remove();
@@ -234,7 +236,8 @@ async fn attempt(
     }
 }
 
-fn facts(plan: &LaunchPlan, ids: &Ids, limits: &Limits, upper: Upper) -> LaunchFacts {
+fn facts(site: &Site<'_>, limits: &Limits) -> LaunchFacts {
+    let (plan, ids, upper) = (site.plan, site.ids, site.upper);
     let mut facts = LaunchFacts {
         upper: Some(upper),
         ids: Some(ids.record()),
@@ -243,21 +246,19 @@ fn facts(plan: &LaunchPlan, ids: &Ids, limits: &Limits, upper: Upper) -> LaunchF
     limits.describe(&mut facts);
     facts.landlock =
         (plan.spec.net == NetMode::Host).then(|| cosm_sys::landlock::version().unwrap_or(0));
-    match upper {
-        Upper::FoldersTmpfs | Upper::OverlayTmpfs | Upper::CopyTmpfs => {}
-        _ if plan
-            .spec
-            .resources
-            .disk
-            .or(cosm_spec::Defaults::DISK)
-            .is_some() =>
-        {
-            facts
-                .notes
-                .push("the disk is not limited: the sandbox's folder has no quota".to_owned());
+    let in_memory = matches!(
+        upper,
+        Upper::FoldersTmpfs | Upper::OverlayTmpfs | Upper::CopyTmpfs
+    );
+    facts.disk = match plan.spec.resources.disk {
+        Limit::At(size) => Some(size.0),
+        _ if in_memory => Some(rootfs::memory_for_files(site)),
+        Limit::Unlimited => None,
+        Limit::Default => {
+            facts.notes.push("the disk is not limited: say how much it may hold, and a file system of that size is made".to_owned());
+            None
         }
-        _ => {}
-    }
+    };
     facts
 }
 

@@ -173,3 +173,80 @@ fn usage_is_counted_without_groups() {
         );
     });
 }
+
+#[test]
+fn a_disk_filler_fills_only_its_own() {
+    as_root_and_user("a_disk_filler_fills_only_its_own", || {
+        let outer = tempfile::tempdir().expect("a temporary folder");
+        let data = outer.path().join("data");
+        std::fs::create_dir(&data).expect("mkdir");
+        let mut images = vec![cosm_spec::ImageSource::Host];
+        let image = support::busybox_image();
+        images.extend(
+            image
+                .as_ref()
+                .map(|i| cosm_spec::ImageSource::Folder(i.path().into())),
+        );
+        for image in images {
+            let start = || {
+                let mut spec = SandboxSpec {
+                    image: image.clone(),
+                    ..SandboxSpec::default()
+                };
+                spec.resources.disk = Limit::At(ByteSize::mib(16));
+                launch(
+                    spec,
+                    Options {
+                        data: Some(data.clone()),
+                        ..Options::default()
+                    },
+                )
+            };
+            let guest = match start() {
+                Ok(guest) => guest,
+                Err(error) => {
+                    assert!(
+                        matches!(error, cosm_driver::LaunchError::Unsupported { .. }),
+                        "{error}"
+                    );
+                    return println!("skipped: {error}");
+                }
+            };
+            assert_eq!(guest.facts.disk, Some(16 << 20));
+            let full = guest.fails("head -c 33554432 /dev/zero > /root/filler");
+            assert!(full.contains("No space"), "{full}");
+            guest.ok("rm /root/filler && echo kept > /root/kept");
+            guest.stop();
+            let guest =
+                start().unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)));
+            assert_eq!(guest.ok("cat /root/kept"), "kept");
+            let ids = guest.facts.ids.clone();
+            let driver = cosm_driver_ns::NsDriver::new();
+            guest
+                .block_on(async {
+                    driver
+                        .remove_tree(&data.join("disk.ext4"), ids.as_ref())
+                        .await
+                })
+                .expect("removed");
+            guest.stop();
+            let loops = std::fs::read_dir("/sys/block")
+                .expect("sysfs")
+                .flatten()
+                .filter(|entry| {
+                    let backing = std::fs::read_to_string(entry.path().join("loop/backing_file"))
+                        .unwrap_or_default();
+                    backing.contains(data.to_str().expect("a path"))
+                });
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let mut left: Vec<_> = loops
+                .map(|entry| entry.path().join("loop/backing_file"))
+                .collect();
+            while !left.is_empty() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+                left.retain(|file| file.exists());
+            }
+            assert!(left.is_empty(), "{left:?}");
+        }
+    });
+}

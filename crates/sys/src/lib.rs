@@ -9,6 +9,7 @@ pub mod idmap;
 pub mod inherit;
 pub mod landlock;
 pub mod lock;
+pub mod loopback;
 pub mod memfd;
 pub mod mount;
 pub mod net;

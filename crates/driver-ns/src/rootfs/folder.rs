@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use cosm_driver::{LaunchError, LaunchPhase, Upper};
+use cosm_spec::Limit;
 use cosm_sys::idmap::Extent;
 use cosm_sys::mount::Attributes;
 
@@ -125,6 +126,19 @@ pub(super) fn data_folder(builder: &mut Builder<'_>, name: &str) -> Result<usize
             help: None,
         });
     };
+    if let Limit::At(size) = builder.site.plan.spec.resources.disk {
+        crate::disk::check_kept(builder.site.host)?;
+        let ids = builder.site.ids;
+        let owner = |map: &[Extent]| map.first().map_or(0, |e| e.outside);
+        let mount = crate::disk::mount(data, size.0, (owner(&ids.users), owner(&ids.groups)))?;
+        return Ok(builder.bind(Bind {
+            source: Source::Made(mount),
+            attributes: Attributes::default(),
+            recursive: false,
+            optional: false,
+            phase: LaunchPhase::Rootfs,
+        }));
+    }
     let path = data.join(name);
     let prepare = |what| {
         let path = path.clone();
