@@ -213,7 +213,7 @@ fn a_disk_filler_fills_only_its_own() {
                 }
             };
             assert_eq!(guest.facts.disk, Some(16 << 20));
-            let full = guest.fails("head -c 33554432 /dev/zero > /root/filler");
+            let full = guest.fails("dd if=/dev/zero of=/root/filler bs=65536 count=512 2>&1");
             assert!(full.contains("No space"), "{full}");
             guest.ok("rm /root/filler && echo kept > /root/kept");
             guest.stop();

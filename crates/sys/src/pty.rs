@@ -61,7 +61,8 @@ impl RawMode {
         let before = rustix::termios::tcgetattr(&terminal)?;
         let mut raw = before.clone();
         raw.make_raw();
-        rustix::termios::tcsetattr(&terminal, OptionalActions::Flush, &raw)?;
+        // What was typed ahead is kept.
+        rustix::termios::tcsetattr(&terminal, OptionalActions::Drain, &raw)?;
         Ok(Self { terminal, before })
     }
 
