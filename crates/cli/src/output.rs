@@ -147,6 +147,6 @@ mod tests {
     fn columns_line_up_and_obey_nobody() {
         let mut table = Table::new(&["NAME", "STATE"]);
         table.row(["a\u{1b}[2J".to_owned(), "x".to_owned()]);
-        assert_eq!(table.render(), "NAME         STATE\na\\u{1b}[2J  x\n");
+        assert_eq!(table.render(), "NAME        STATE\na\\u{1b}[2J  x\n");
     }
 }

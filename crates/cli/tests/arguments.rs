@@ -6,7 +6,11 @@ use common::{Cosm, show};
 
 fn snapshot(name: &str, args: &[&str]) {
     let cosm = Cosm::new();
-    let output = cosm.output(args);
+    let output = cosm
+        .command(args)
+        .current_dir("/")
+        .output()
+        .expect("the program starts");
     let home = cosm.home().display().to_string();
     insta::assert_snapshot!(
         name,
@@ -100,13 +104,10 @@ fn a_settings_file_is_strict() {
 fn a_folder_for_sockets_that_others_may_change_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let cosm = Cosm::new();
-    let shared = tempfile::Builder::new()
-        .prefix("cr")
-        .tempdir_in("/tmp")
-        .expect("a temporary folder");
+    let shared = common::private_dir("cr");
     let inside = shared.path().join("cosm");
     std::fs::create_dir(&inside).expect("mkdir");
-    std::fs::set_permissions(&inside, PermissionsExt::from_mode(0o777)).expect("chmod");
+    std::fs::set_permissions(&inside, std::fs::Permissions::from_mode(0o777)).expect("chmod");
     let output = cosm
         .command(["ls"])
         .env("XDG_RUNTIME_DIR", shared.path())

@@ -14,8 +14,11 @@ fn trees_go_in_and_come_back() {
     let tree = work.path().join("tree");
     std::fs::create_dir_all(tree.join("sub/empty")).expect("mkdir");
     std::fs::write(tree.join("sub/file"), vec![7; 200_000]).expect("write");
-    std::fs::set_permissions(tree.join("sub/file"), PermissionsExt::from_mode(0o750))
-        .expect("chmod");
+    std::fs::set_permissions(
+        tree.join("sub/file"),
+        std::fs::Permissions::from_mode(0o750),
+    )
+    .expect("chmod");
     std::os::unix::fs::symlink("sub/file", tree.join("link")).expect("symlink");
     cosm.ok(["create", "--name", "box"]);
 

@@ -179,15 +179,21 @@ fn the_terminal_is_restored_by_a_signal() {
     let mut terminal = Terminal::run(&cosm, &["run", "-it"]);
     terminal.types(b"echo up$((1 + 1))\r");
     terminal.shows("up2");
-    let listed = std::fs::read_dir("/proc").expect("proc");
-    let parent = terminal.child.id();
-    let child = listed
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .find(|pid| {
-            cosm_sys::procfs::stat(*pid).is_ok_and(|stat| stat.parent.cast_unsigned() == parent)
-        })
-        .map_or(parent.cast_signed(), |pid| pid);
-    let pid = rustix::process::Pid::from_raw(child).expect("a pid");
+    // setsid is replaced by the program, or is its parent.
+    let is_it = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| words.ends_with(b"\0run\0-it\0"))
+            && cosm_sys::procfs::stat(*pid).is_ok_and(|stat| stat.session == *pid)
+    };
+    let own = terminal.child.id().cast_signed();
+    let is_below = |pid: &i32| {
+        *pid == own || cosm_sys::procfs::stat(*pid).is_ok_and(|stat| stat.parent == own)
+    };
+    let pids = cosm_sys::procfs::pids().expect("proc");
+    let program = pids.into_iter().find(|pid| is_below(pid) && is_it(pid));
+    let pid = program
+        .and_then(rustix::process::Pid::from_raw)
+        .expect("the program runs");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("kill");
     assert_eq!(terminal.ends(), Some(143));
     common::until("it is gone", || cosm.ok(["ls", "-q"]).is_empty());

@@ -33,7 +33,7 @@ struct Inner {
 #[non_exhaustive]
 pub enum Fault {
     /// A name is not one.
-    #[error("{text:?} can't name a sandbox")]
+    #[error("\"{}\" can't name a sandbox", printable(.text.as_bytes()))]
     Name {
         /// What was given.
         text: String,
@@ -56,19 +56,19 @@ pub enum Fault {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The name is taken.
-    #[error("a sandbox named {name:?} already exists")]
+    #[error("a sandbox named {name} already exists")]
     AlreadyExists {
         /// The name.
         name: String,
     },
     /// No such sandbox.
-    #[error("there is no sandbox named {name:?}")]
+    #[error("there is no sandbox named {name}")]
     NoSandbox {
         /// The name that was asked for.
         name: String,
     },
     /// The sandbox is in a state that does not allow this.
-    #[error("sandbox {name:?} is {state}")]
+    #[error("sandbox {name} is {state}")]
     State {
         /// The sandbox.
         name: String,
@@ -85,7 +85,7 @@ pub enum Fault {
         message: String,
     },
     /// The keeper ended without a word.
-    #[error("the keeper of sandbox {name:?} ended without an answer")]
+    #[error("the keeper of sandbox {name} ended without an answer")]
     KeeperLost {
         /// The sandbox.
         name: String,
@@ -128,7 +128,7 @@ pub enum Fault {
         peer: &'static str,
     },
     /// What a stored spec or record says can't be used.
-    #[error("the stored spec of sandbox {name:?} can't be used")]
+    #[error("the stored spec of sandbox {name} can't be used")]
     Stored {
         /// The sandbox.
         name: String,

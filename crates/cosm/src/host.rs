@@ -463,12 +463,12 @@ mod tests {
             "one that is not there yet is made later"
         );
         std::fs::create_dir(&good).expect("mkdir");
-        std::fs::set_permissions(&good, PermissionsExt::from_mode(0o700)).expect("chmod");
+        std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o700)).expect("chmod");
         assert!(open(&good).is_ok());
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&good, &link).expect("symlink");
         assert!(open(&link).is_err(), "a link can be pointed elsewhere");
-        std::fs::set_permissions(&good, PermissionsExt::from_mode(0o770)).expect("chmod");
+        std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o770)).expect("chmod");
         assert!(open(&good).is_err());
         assert!(open(Path::new("relative")).is_err());
     }

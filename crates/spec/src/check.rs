@@ -16,28 +16,28 @@ const LEAST_MEMORY: u64 = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    #[error("{field}: {path:?} is not absolute")]
+    #[error("{field}: {} is not absolute", path.display())]
     NotAbsolute {
         field: &'static str,
         path: ByteString,
     },
-    #[error("{field}: {path:?} holds '..'")]
+    #[error("{field}: {} holds '..'", path.display())]
     ParentDir {
         field: &'static str,
         path: ByteString,
     },
-    #[error("{field}: {path:?} holds a NUL byte")]
+    #[error("{field}: {} holds a NUL byte", path.display())]
     Nul {
         field: &'static str,
         path: ByteString,
     },
-    #[error("mounts: {0:?} is mounted over twice")]
+    #[error("mounts: {} is mounted over twice", .0.display())]
     MountedTwice(ByteString),
     #[error("mounts: the root itself can't be mounted over")]
     MountOverRoot,
-    #[error("devices: {0:?} is not below /dev")]
+    #[error("devices: {} is not below /dev", .0.display())]
     NotADevice(ByteString),
-    #[error("env: {0:?} can't be an environment name (empty, or with '=' or a NUL byte)")]
+    #[error("env: {} can't be an environment name (empty, or with '=' or a NUL byte)", .0.display())]
     EnvName(ByteString),
     #[error(
         "scripts: {0:?} can't be a script's name: letters, digits, '.', '_' and '-', not starting with '.' or '-'"

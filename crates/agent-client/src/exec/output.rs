@@ -163,12 +163,16 @@ impl ExecOutput {
     /// # Errors
     /// [`AgentError::Io`]; `Unsupported` where output is frames.
     pub fn into_pipes(mut self) -> Result<ExecPipes, AgentError> {
-        let (Some(stdout), Some(stderr)) = (self.streams.stdout.take(), self.streams.stderr.take())
-        else {
+        if self.streams.frames {
             return Err(AgentError::Io(io::ErrorKind::Unsupported.into()));
+        }
+        // A stream that was read to its end already is a pipe at its end.
+        let end = |pipe: Option<pipe::Receiver>| match pipe {
+            Some(pipe) => pipe.into_blocking_fd(),
+            None => io::pipe().map(|(reader, _)| reader.into()),
         };
-        let stdout = stdout.into_blocking_fd().map_err(AgentError::Io)?;
-        let stderr = stderr.into_blocking_fd().map_err(AgentError::Io)?;
+        let stdout = end(self.streams.stdout.take()).map_err(AgentError::Io)?;
+        let stderr = end(self.streams.stderr.take()).map_err(AgentError::Io)?;
         Ok(ExecPipes {
             stdout,
             stderr,

@@ -147,7 +147,7 @@ pub(crate) struct StopArgs {
     pub(crate) no_kill: bool,
 }
 
-/// Kill sandboxes, or send a signal to a job.
+/// End sandboxes at once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cosm kill box\n  cosm kill --label team=ci")]
 pub(crate) struct KillArgs {

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::args::CreateArgs;
 use crate::error::Result;
+use crate::output;
 use crate::settings::{self, Settings};
-use crate::{output, report};
 
 pub(super) fn run(args: CreateArgs) -> Result<u8> {
     let settings = settings::resolve(args.sandbox, args.image, args.command, None)?;
@@ -33,7 +33,6 @@ pub(super) fn run(args: CreateArgs) -> Result<u8> {
                 "notes": ready.notes,
             }))?;
         } else {
-            ready.notes.iter().for_each(|note| report::warning(note));
             output::line(sandbox.name())?;
         }
         Ok(exit::OK)

@@ -9,10 +9,10 @@ use cosm_base::exit;
 use crate::args::RunArgs;
 use crate::error::Result;
 use crate::hints;
+use crate::output;
 use crate::settings::{self, Settings, SettingsError};
 use crate::stdio::{self, Outcome, Stdio};
 use crate::timings::Clock;
-use crate::{output, report};
 
 /// What is to be done.
 struct Run {
@@ -70,9 +70,6 @@ pub(super) fn run(args: RunArgs, mut clock: Clock) -> Result<u8> {
 
 async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> Result<u8> {
     let sandbox = host.create(spec, replace).await?;
-    for note in &sandbox.ready_report().notes {
-        report::warning(note);
-    }
     output::line(sandbox.name())?;
     Ok(exit::OK)
 }

@@ -16,15 +16,9 @@ pub struct Cosm {
 
 impl Cosm {
     pub fn new() -> Self {
-        let dir = |prefix| {
-            tempfile::Builder::new()
-                .prefix(prefix)
-                .tempdir_in("/tmp")
-                .expect("a temporary folder")
-        };
         Self {
-            home: dir("cosm-home"),
-            runtime: dir("cr"),
+            home: private_dir("cosm-home"),
+            runtime: private_dir("cr"),
         }
     }
 
@@ -95,6 +89,16 @@ impl Drop for Cosm {
             self.output(["rm", "--force", name]);
         }
     }
+}
+
+/// A temporary folder that nobody else can enter.
+pub fn private_dir(prefix: &str) -> TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in("/tmp")
+        .expect("a temporary folder")
 }
 
 pub fn show(output: &Output) -> String {
