@@ -196,7 +196,7 @@ fn describe(path: &[u8], stat: &Stat, kind: FileKind) -> Entry {
         allocated: u64::try_from(stat.st_blocks)
             .unwrap_or(0)
             .saturating_mul(512),
-        mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
         target: None,
         hard_link: None,
     }

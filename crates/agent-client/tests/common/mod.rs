@@ -41,10 +41,25 @@ impl Agent {
     }
 
     pub(crate) fn start_with(boot: &AgentBoot) -> Self {
+        Self::start_by(boot, "")
+    }
+
+    /// One whose user may have no process but the agent itself. Needs root.
+    pub(crate) fn start_limited() -> Self {
+        let boot = AgentBoot {
+            fixed_user: true,
+            ..boot()
+        };
+        Self::start_by(&boot, "set -- --reuid 54398 --clear-groups; prlimit --nproc=1 --pid $$;")
+    }
+
+    fn start_by(boot: &AgentBoot, first: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let program = folder.path().join("agent");
         std::fs::write(&program, cosm_agent_image::AGENT).expect("write the agent");
-        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("chmod");
+        for path in [program.as_path(), folder.path()] {
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("chmod");
+        }
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket).expect("bind");
         rustix::net::listen(&listener, 4096).expect("listen");
@@ -54,10 +69,12 @@ impl Agent {
             .expect("write");
         message.rewind().expect("rewind");
         // The shell puts the two descriptors where the agent looks for them; `setpriv` ties its life to this thread's.
-        let script = "exec 3<&0 4<&1 0</dev/null 1>/dev/null; \
-            if command -v setpriv >/dev/null; then exec setpriv --pdeathsig KILL \"$0\"; else exec \"$0\"; fi";
+        let script = format!(
+            "exec 3<&0 4<&1 0</dev/null 1>/dev/null; {first} \
+            if command -v setpriv >/dev/null; then exec setpriv --pdeathsig KILL \"$@\" \"$0\"; else exec \"$0\"; fi"
+        );
         let process = Command::new("sh")
-            .args(["-c", script])
+            .args(["-c", &script])
             .arg(&program)
             .stdin(ProcessStdio::from(OwnedFd::from(listener)))
             .stdout(ProcessStdio::from(message))

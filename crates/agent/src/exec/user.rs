@@ -60,10 +60,8 @@ impl Identity {
         };
         let (line, uid) = files.user(user, fixed)?;
         let group = group.map(|group| files.group(group)).transpose()?;
-        if let Some(fixed) = fixed {
-            if uid != fixed.0 || group.is_some_and(|gid| gid != fixed.1) {
-                return Err(Errno::PERM);
-            }
+        if fixed.is_some_and(|fixed| uid != fixed.0 || group.is_some_and(|gid| gid != fixed.1)) {
+            return Err(Errno::PERM);
         }
         let gid = match (group, fixed, &line) {
             (Some(gid), _, _) => gid,
@@ -245,7 +243,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        assert_eq!(who(b"root"), Ok((0, 0, vec![0])));
+        assert_eq!(who(b"root"), Ok((0, 0, vec![0, 10])));
         assert_eq!(who(b"ann"), Ok((1000, 1001, vec![1001, 10, 29])));
         assert_eq!(who(b"1000"), who(b"ann"));
         assert_eq!(

@@ -22,7 +22,7 @@ pub(super) fn describe(path: Vec<u8>, stat: &Stat, target: Option<Vec<u8>>) -> E
         allocated: u64::try_from(stat.st_blocks)
             .unwrap_or(0)
             .saturating_mul(512),
-        mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
         target,
         hard_link: None,
     }

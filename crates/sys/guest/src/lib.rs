@@ -7,12 +7,14 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod fd;
 mod kernel;
 mod process;
 mod signal;
-#[cfg(feature = "start")]
+#[cfg(any(feature = "start", test))]
 mod start;
 
 pub use fd::{close, close_from, inherited, place};

@@ -160,3 +160,104 @@ unsafe impl GlobalAlloc for Heap {
         block
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// A block with its layout and the byte that fills it.
+    type Held = (*mut u8, Layout, u8);
+
+    fn check(held: &Held) {
+        for offset in 0..held.1.size() {
+            // SAFETY: the block holds this many bytes, all written when it was made.
+            assert_eq!(unsafe { held.0.add(offset).read() }, held.2);
+        }
+    }
+
+    fn make(heap: &Heap, size: usize, align: usize, fill: u8) -> Held {
+        let layout = Layout::from_size_align(size, align).expect("a layout");
+        // SAFETY: the size is not zero; the block holds it.
+        unsafe {
+            let block = heap.alloc(layout);
+            assert!(!block.is_null() && (block as usize).is_multiple_of(align));
+            block.write_bytes(fill, size);
+            (block, layout, fill)
+        }
+    }
+
+    fn grow(heap: &Heap, held: Held, size: usize) -> Held {
+        let common = held.1.size().min(size);
+        // SAFETY: the block is this heap's with this layout; the new one holds `size`.
+        unsafe {
+            let block = heap.realloc(held.0, held.1, size);
+            assert!(!block.is_null());
+            check(&(
+                block,
+                Layout::from_size_align(common, held.1.align()).expect("a layout"),
+                held.2,
+            ));
+            block.write_bytes(held.2, size);
+            (
+                block,
+                Layout::from_size_align(size, held.1.align()).expect("a layout"),
+                held.2,
+            )
+        }
+    }
+
+    proptest! {
+        /// Blocks keep what was written to them, whatever happens to others.
+        #[test]
+        fn blocks_are_disjoint(
+            steps in proptest::collection::vec((0_u8..4, 1_usize..60_000, 0_u32..8, any::<u8>(), any::<prop::sample::Index>()), 1..50)
+        ) {
+            let heap = Heap::new();
+            let mut held: Vec<Held> = Vec::new();
+            for (what, size, align, fill, which) in steps {
+                match what {
+                    0 | 1 => held.push(make(&heap, if what == 0 { size % 600 + 1 } else { size }, 1 << align, fill)),
+                    _ if held.is_empty() => {}
+                    2 => {
+                        let one = held.swap_remove(which.index(held.len()));
+                        held.push(grow(&heap, one, size));
+                    }
+                    _ => {
+                        let one = held.swap_remove(which.index(held.len()));
+                        check(&one);
+                        // SAFETY: it is this heap's, and nobody's any more.
+                        unsafe { heap.dealloc(one.0, one.1) };
+                    }
+                }
+            }
+            for one in held {
+                check(&one);
+                // SAFETY: as above.
+                unsafe { heap.dealloc(one.0, one.1) };
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_used_again() {
+        let heap = Heap::new();
+        let first = make(&heap, 100, 8, 1);
+        // SAFETY: it is this heap's, and nobody's any more.
+        unsafe { heap.dealloc(first.0, first.1) };
+        assert_eq!(make(&heap, 128, 8, 2).0, first.0);
+    }
+
+    #[test]
+    fn zeroed_is_zero() {
+        let heap = Heap::new();
+        let used = make(&heap, 64, 8, 0xff);
+        // SAFETY: it is this heap's; the second block holds 64 bytes.
+        unsafe {
+            heap.dealloc(used.0, used.1);
+            let zeroed = heap.alloc_zeroed(used.1);
+            check(&(zeroed, used.1, 0));
+        }
+    }
+}

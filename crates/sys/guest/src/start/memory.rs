@@ -1,20 +1,33 @@
 //! The functions on memory that compiled code calls by name. In assembly: written in Rust, a compiler may see the
 //! function itself in the loop and call it.
 
+/// A line about a function. In tests they have names of their own, since the tests' own code has a libc.
+#[cfg(not(test))]
+macro_rules! name {
+    ($before:literal, $name:literal, $after:literal) => {
+        concat!($before, $name, $after)
+    };
+}
+#[cfg(test)]
+macro_rules! name {
+    ($before:literal, $name:literal, $after:literal) => {
+        concat!($before, "cosm_", $name, $after)
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
-    ".globl memcpy",
-    ".type memcpy, @function",
-    "memcpy:",
+    name!(".globl ", "memcpy", ""),
+    name!(".type ", "memcpy", ", @function"),
+    name!("", "memcpy", ":"),
     "mov rax, rdi",
     "mov rcx, rdx",
     "rep movsb",
     "ret",
-    ".size memcpy, . - memcpy",
     //
-    ".globl memmove",
-    ".type memmove, @function",
-    "memmove:",
+    name!(".globl ", "memmove", ""),
+    name!(".type ", "memmove", ", @function"),
+    name!("", "memmove", ":"),
     "mov rax, rdi",
     "mov rcx, rdx",
     "mov r8, rdi",
@@ -31,25 +44,23 @@ core::arch::global_asm!(
     "rep movsb",
     "cld",
     "ret",
-    ".size memmove, . - memmove",
     //
-    ".globl memset",
-    ".type memset, @function",
-    "memset:",
+    name!(".globl ", "memset", ""),
+    name!(".type ", "memset", ", @function"),
+    name!("", "memset", ":"),
     "mov r8, rdi",
     "mov eax, esi",
     "mov rcx, rdx",
     "rep stosb",
     "mov rax, r8",
     "ret",
-    ".size memset, . - memset",
     //
-    ".globl memcmp",
-    ".type memcmp, @function",
-    ".globl bcmp",
-    ".type bcmp, @function",
-    "memcmp:",
-    "bcmp:",
+    name!(".globl ", "memcmp", ""),
+    name!(".type ", "memcmp", ", @function"),
+    name!(".globl ", "bcmp", ""),
+    name!(".type ", "bcmp", ", @function"),
+    name!("", "memcmp", ":"),
+    name!("", "bcmp", ":"),
     "xor ecx, ecx",
     "2:",
     "cmp rcx, rdx",
@@ -63,11 +74,10 @@ core::arch::global_asm!(
     "3:",
     "xor eax, eax",
     "ret",
-    ".size memcmp, . - memcmp",
     //
-    ".globl strlen",
-    ".type strlen, @function",
-    "strlen:",
+    name!(".globl ", "strlen", ""),
+    name!(".type ", "strlen", ", @function"),
+    name!("", "strlen", ":"),
     "xor eax, eax",
     "2:",
     "cmp byte ptr [rdi + rax], 0",
@@ -76,17 +86,16 @@ core::arch::global_asm!(
     "jmp 2b",
     "3:",
     "ret",
-    ".size strlen, . - strlen",
 );
 
 #[cfg(target_arch = "aarch64")]
 core::arch::global_asm!(
-    ".globl memcpy",
-    ".type memcpy, %function",
-    ".globl memmove",
-    ".type memmove, %function",
-    "memcpy:",
-    "memmove:",
+    name!(".globl ", "memcpy", ""),
+    name!(".type ", "memcpy", ", %function"),
+    name!(".globl ", "memmove", ""),
+    name!(".type ", "memmove", ", %function"),
+    name!("", "memcpy", ":"),
+    name!("", "memmove", ":"),
     "sub x3, x0, x1",
     // Forward unless the destination starts inside the source (as unsigned numbers).
     "cmp x3, x2",
@@ -113,11 +122,10 @@ core::arch::global_asm!(
     "ldrb w4, [x1, x2]",
     "strb w4, [x0, x2]",
     "b 5b",
-    ".size memmove, . - memmove",
     //
-    ".globl memset",
-    ".type memset, %function",
-    "memset:",
+    name!(".globl ", "memset", ""),
+    name!(".type ", "memset", ", %function"),
+    name!("", "memset", ":"),
     "mov x3, x0",
     "2:",
     "cbz x2, 3f",
@@ -126,14 +134,13 @@ core::arch::global_asm!(
     "b 2b",
     "3:",
     "ret",
-    ".size memset, . - memset",
     //
-    ".globl memcmp",
-    ".type memcmp, %function",
-    ".globl bcmp",
-    ".type bcmp, %function",
-    "memcmp:",
-    "bcmp:",
+    name!(".globl ", "memcmp", ""),
+    name!(".type ", "memcmp", ", %function"),
+    name!(".globl ", "bcmp", ""),
+    name!(".type ", "bcmp", ", %function"),
+    name!("", "memcmp", ":"),
+    name!("", "bcmp", ":"),
     "mov x3, x0",
     "mov w0, wzr",
     "2:",
@@ -145,11 +152,10 @@ core::arch::global_asm!(
     "b.eq 2b",
     "3:",
     "ret",
-    ".size memcmp, . - memcmp",
     //
-    ".globl strlen",
-    ".type strlen, %function",
-    "strlen:",
+    name!(".globl ", "strlen", ""),
+    name!(".type ", "strlen", ", %function"),
+    name!("", "strlen", ":"),
     "mov x1, x0",
     "2:",
     "ldrb w2, [x1], #1",
@@ -157,5 +163,69 @@ core::arch::global_asm!(
     "sub x0, x1, x0",
     "sub x0, x0, #1",
     "ret",
-    ".size strlen, . - strlen",
 );
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::{c_char, c_int, c_void};
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    unsafe extern "C" {
+        fn cosm_memcpy(to: *mut c_void, from: *const c_void, count: usize) -> *mut c_void;
+        fn cosm_memmove(to: *mut c_void, from: *const c_void, count: usize) -> *mut c_void;
+        fn cosm_memset(to: *mut c_void, value: c_int, count: usize) -> *mut c_void;
+        fn cosm_memcmp(one: *const c_void, other: *const c_void, count: usize) -> c_int;
+        fn cosm_bcmp(one: *const c_void, other: *const c_void, count: usize) -> c_int;
+        fn cosm_strlen(text: *const c_char) -> usize;
+    }
+
+    proptest! {
+        #[test]
+        fn copies(bytes in proptest::collection::vec(any::<u8>(), 0..300), from in 0_usize..300, to in 0_usize..300, count in 0_usize..300) {
+            let mut mine = bytes.clone();
+            let mut theirs = bytes;
+            let length = mine.len();
+            let (from, to) = (from.min(length), to.min(length));
+            let count = count.min(length - from.max(to));
+            theirs.copy_within(from..from + count, to);
+            let base = mine.as_mut_ptr();
+            // SAFETY: both ranges lie in the vector.
+            let answer = unsafe { cosm_memmove(base.add(to).cast(), base.add(from).cast(), count) };
+            prop_assert_eq!(answer, base.wrapping_add(to).cast());
+            prop_assert_eq!(&mine, &theirs);
+            let mut copy = Vec::from([0_u8; 300]);
+            // SAFETY: the copy is larger than the vector can be.
+            unsafe { cosm_memcpy(copy.as_mut_ptr().cast(), mine.as_ptr().cast(), length) };
+            prop_assert_eq!(&copy[..length], &mine[..]);
+            prop_assert!(copy[length..].iter().all(|byte| *byte == 0));
+        }
+
+        #[test]
+        fn comparisons(one in proptest::collection::vec(0_u8..3, 0..40), other in proptest::collection::vec(0_u8..3, 0..40)) {
+            let count = one.len().min(other.len());
+            let expected = one[..count].cmp(&other[..count]);
+            // SAFETY: both hold this many bytes.
+            let (ordered, equal) = unsafe {
+                (
+                    cosm_memcmp(one.as_ptr().cast(), other.as_ptr().cast(), count),
+                    cosm_bcmp(one.as_ptr().cast(), other.as_ptr().cast(), count),
+                )
+            };
+            prop_assert_eq!(ordered.cmp(&0), expected);
+            prop_assert_eq!(equal == 0, expected.is_eq());
+        }
+
+        #[test]
+        fn fills(length in 0_usize..300, value in any::<u8>()) {
+            let mut bytes = Vec::from([1_u8; 301]);
+            // SAFETY: the vector holds this many bytes and one more.
+            unsafe { cosm_memset(bytes.as_mut_ptr().cast(), c_int::from(value), length) };
+            prop_assert!(bytes[..length].iter().all(|byte| *byte == value) && bytes[length] == 1);
+            bytes.fill(b'x');
+            bytes[length] = 0;
+            // SAFETY: there is a NUL.
+            prop_assert_eq!(unsafe { cosm_strlen(bytes.as_ptr().cast()) }, length);
+        }
+    }
+}
