@@ -1,14 +1,18 @@
 //! What every task of a keeper knows.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use cosm_base::{ErrorKind, Home, RuntimeDir, SandboxDir, SandboxId};
 use cosm_proto::keeper::{Failure, IdSlots, Plan};
-use cosm_state::StateError;
+use cosm_state::{PhaseRecord, StateError};
 use cosm_sys::lock::{LockFile, TryLock};
 
 use crate::failure;
 use crate::journal::Journal;
+
+/// How long a keeper that has written its last record may take to let go of the lock.
+const ALMOST: Duration = Duration::from_secs(2);
 
 /// The sandbox that this process keeps, and where everything of it lies. Holds its lock.
 #[derive(Debug)]
@@ -31,19 +35,17 @@ impl Context {
         let runtime = RuntimeDir::at(path(&plan.runtime));
         cosm_state::prepare_home(&home).map_err(failure::state)?;
         let locks = LockFile::open(&home.locks()).map_err(failure::os("opening the lock file"))?;
-        let taken = locks.try_lock(plan.id.lock_offset()).map_err(|source| {
-            failure::state(StateError::NoLocks {
-                path: home.locks(),
-                source,
-            })
-        })?;
-        if taken == TryLock::Held {
-            return Err(failure::plain(
-                ErrorKind::WrongState,
-                "the sandbox is running, or being started or removed",
-            ));
-        }
         let dir = home.sandbox(plan.id);
+        let begun = Instant::now();
+        while !lock(&locks, &home, plan.id)? {
+            if begun.elapsed() > ALMOST || !is_almost_free(&dir) {
+                return Err(failure::plain(
+                    ErrorKind::WrongState,
+                    "the sandbox is running, or being started or removed",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
         Ok(Self {
             id: plan.id,
             journal: Journal::new(dir.keeper_log()),
@@ -68,6 +70,22 @@ impl Context {
     pub(crate) fn is_root() -> bool {
         rustix::process::geteuid().is_root()
     }
+}
+
+fn lock(locks: &LockFile, home: &Home, id: SandboxId) -> Result<bool, Failure> {
+    let taken = locks.try_lock(id.lock_offset()).map_err(|source| {
+        failure::state(StateError::NoLocks {
+            path: home.locks(),
+            source,
+        })
+    })?;
+    Ok(taken == TryLock::Taken)
+}
+
+/// Whether whoever holds the lock is about to let go of it: it has written its last record. It may also be about to
+/// start the sandbox, and then its next record says so.
+fn is_almost_free(dir: &SandboxDir) -> bool {
+    matches!(PhaseRecord::read(dir), Ok(Some(record)) if !record.phase.needs_keeper())
 }
 
 fn path(bytes: &[u8]) -> &Path {

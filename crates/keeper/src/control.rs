@@ -28,28 +28,23 @@ const CONNECTIONS: u64 = 4096;
 /// Descriptors that connections leave for everything else.
 const RESERVE: u64 = 128;
 
-/// Answers callers for as long as it is polled. Connections live in `calls`, so that their last answers can be waited
-/// for.
-pub(crate) async fn serve(listener: StdListener, shared: Rc<Shared>, calls: &mut JoinSet<()>) {
+/// Answers callers until the run is over and all who called before that have their answers.
+pub(crate) async fn serve(listener: StdListener, shared: Rc<Shared>) {
     let made = listener
         .set_nonblocking(true)
         .and_then(|()| UnixListener::from_std(listener));
     let listener = match made {
         Ok(listener) => listener,
-        Err(error) => {
-            shared.complain(&format!("the control socket: {error}"));
-            return std::future::pending().await;
-        }
+        Err(error) => return shared.complain(&format!("the control socket: {error}")),
     };
     let most = most_connections();
+    let mut calls = JoinSet::new();
+    let mut end = std::pin::pin!(shared.end());
     loop {
         tokio::select! {
+            _ = &mut end => break,
             accepted = listener.accept(), if calls.len() < most => match accepted {
-                Ok((stream, _)) => {
-                    let shared = shared.clone();
-                    // A caller that goes away in the middle needs no answer.
-                    calls.spawn_local(async move { answer(stream, &shared).await.unwrap_or_default() });
-                }
+                Ok((stream, _)) => call(stream, &shared, &mut calls),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // Descriptors or memory ran out, which is not for ever.
                 Err(error) => {
@@ -60,6 +55,24 @@ pub(crate) async fn serve(listener: StdListener, shared: Rc<Shared>, calls: &mut
             Some(ended) = calls.join_next(), if !calls.is_empty() => drop(ended),
         }
     }
+    // The socket has no name any more. Whoever was in its queue hears of the end as well.
+    loop {
+        tokio::select! {
+            biased;
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => call(stream, &shared, &mut calls),
+                Err(_) => break,
+            },
+            () = std::future::ready(()) => break,
+        }
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+fn call(stream: UnixStream, shared: &Rc<Shared>, calls: &mut JoinSet<()>) {
+    let shared = shared.clone();
+    // A caller that goes away in the middle needs no answer.
+    calls.spawn_local(async move { answer(stream, &shared).await.unwrap_or_default() });
 }
 
 /// As many as descriptors allow. The guest was started with the limit as it was.

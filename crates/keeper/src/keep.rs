@@ -8,7 +8,6 @@ use cosm_driver::Driver;
 use cosm_proto::keeper::{EndReport, Failure, Plan, ReadyReport, Task};
 use cosm_spec::Defaults;
 use cosm_state::{Catalogue, Phase, PhaseRecord};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::clock::{self, Timings};
@@ -20,7 +19,7 @@ use crate::machine::Machine;
 use crate::report::Report;
 use crate::shared::Shared;
 use crate::start::{self, Begun, with_leftover};
-use crate::{boot, clean, failure};
+use crate::{boot, clean, control, failure};
 
 /// How long the last answers may take to be read. Everything else is over by then.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -142,12 +141,11 @@ async fn keep<D: Driver>(
         timings,
         lease,
     };
-    let mut calls = JoinSet::new();
-    let outcome = life.run(started.control, &mut calls, report).await;
+    let serving = tokio::task::spawn_local(control::serve(started.control, shared.clone()));
+    let outcome = life.run(report).await;
     let worked = finish(driver, context, &shared, outcome).await;
-    // Whoever does not read its answer by now is not waited for.
-    let last_answers = async { while calls.join_next().await.is_some() {} };
-    drop(timeout(FAREWELL, last_answers).await);
+    // Whoever does not read its answer by then is not waited for.
+    drop(timeout(FAREWELL, serving).await);
     worked
 }
 
@@ -237,13 +235,13 @@ fn stopped(
                 .map_err(failure::state)?;
         }
     }
-    record.phase = Phase::Stopped;
-    record.ended_ms = Some(now);
-    record.end = Some(end.clone());
-    record.write(&context.dir).map_err(failure::state)?;
-    clean::run_record(context)?;
     // What the guest wrote is its owner's only copy.
     std::fs::File::open(context.dir.path())
         .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
-        .map_err(failure::os("syncing the sandbox's files"))
+        .map_err(failure::os("syncing the sandbox's files"))?;
+    clean::run_record(context)?;
+    record.phase = Phase::Stopped;
+    record.ended_ms = Some(now);
+    record.end = Some(end.clone());
+    record.write(&context.dir).map_err(failure::state)
 }

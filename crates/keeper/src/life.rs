@@ -11,7 +11,7 @@ use cosm_proto::keeper::{EndReason, EndReport, Failure, ReadyReport};
 use cosm_spec::{Lifetime, SandboxSpec};
 use cosm_state::{Catalogue, Phase, PhaseRecord};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::Timings;
@@ -21,7 +21,7 @@ use crate::lease::Lease;
 use crate::machine::{Effect, Event, Timer};
 use crate::report::Report;
 use crate::shared::{Ask, Shared};
-use crate::{ask, boot, control, failure};
+use crate::{ask, boot, failure};
 
 /// How long after the guest's end its jobs may take to hear of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -68,12 +68,7 @@ enum Woken {
 
 impl<D: Driver> Life<'_, D> {
     /// Keeps the guest until it has ended and its jobs have heard of it.
-    pub(crate) async fn run(
-        mut self,
-        listener: std::os::unix::net::UnixListener,
-        calls: &mut JoinSet<()>,
-        report: Report,
-    ) -> Outcome {
+    pub(crate) async fn run(mut self, report: Report) -> Outcome {
         let mut deadlines = BTreeMap::new();
         if let Some(limit) = self.spec.timeouts.max_duration {
             deadlines.insert(Timer::MaxDuration, later(limit));
@@ -95,8 +90,6 @@ impl<D: Driver> Life<'_, D> {
             let finish = boot::finish(self.shared.clone(), self.spec.clone());
             work.boot = Some(tokio::task::spawn_local(finish));
         }
-        let serving = control::serve(listener, self.shared.clone(), calls);
-        let mut serving = std::pin::pin!(serving);
         loop {
             self.carry_out(&mut work);
             if self.shared.machine(|m| m.has_ended()) {
@@ -109,7 +102,6 @@ impl<D: Driver> Life<'_, D> {
                 booted = finished(&mut work.boot) => Woken::Booted(booted),
                 () = self.shared.woken() => Woken::Something,
                 () = at(next) => Woken::Time,
-                () = &mut serving => Woken::Something,
             };
             match woken {
                 Woken::Guest(exit) => {
@@ -126,7 +118,6 @@ impl<D: Driver> Life<'_, D> {
                 Woken::Time => self.time_passed(&mut work),
             }
         }
-        drop(serving);
         self.finish(work)
     }
 
@@ -159,13 +150,14 @@ impl<D: Driver> Life<'_, D> {
         work.wonder = None;
         match result {
             Ok(()) => {
+                // It may have been killed in the same moment.
+                if self.shared.machine(|m| m.phase()) != Phase::Starting {
+                    return;
+                }
                 self.shared.note(Event::Booted);
                 // The record is there before anybody is told to look.
                 self.carry_out(work);
-                // It may have been killed in the same moment.
-                if self.shared.machine(|m| m.phase()) != Phase::Stopping
-                    && let Some(report) = work.report.take()
-                {
+                if let Some(report) = work.report.take() {
                     report.ready(ReadyReport {
                         timings: self.timings.parts(),
                         notes: self.facts.notes.clone(),

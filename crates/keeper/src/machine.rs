@@ -129,6 +129,8 @@ pub(crate) struct Machine {
     cause: Option<EndReason>,
     killed: bool,
     drained: bool,
+    /// The main command was over before the guest counted as running.
+    over_early: Option<EndReason>,
 }
 
 impl Machine {
@@ -144,6 +146,7 @@ impl Machine {
             cause: None,
             killed: false,
             drained: false,
+            over_early: None,
         }
     }
 
@@ -251,7 +254,10 @@ impl Machine {
         if matches!(self.state, State::Booting) {
             self.state = State::Running;
             effects.push(Effect::Record(Phase::Running));
-            self.less_busy(effects);
+            match self.over_early {
+                Some(reason) => self.kill(reason, false, effects),
+                None => self.less_busy(effects),
+            }
         }
     }
 
@@ -285,6 +291,8 @@ impl Machine {
         match self.state {
             // It was asked to; what it left behind has its time too.
             State::Stopping { .. } | State::Killing => {}
+            // It ran, so that this is a start and an end rather than no start.
+            State::Booting if seen => self.over_early = Some(reason),
             _ => self.kill(reason, false, effects),
         }
     }

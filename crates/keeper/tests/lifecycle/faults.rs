@@ -1,0 +1,2 @@
+use crate::Trial;
+pub(crate) const TRIALS: &[Trial] = &[];

@@ -1,0 +1,52 @@
+//! Whole lives of sandboxes. This program is started again as their keeper.
+
+mod bench;
+mod ends;
+mod faults;
+mod jobs;
+mod lives;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use bench::Bench;
+
+type Trial = (&'static str, fn(&Bench));
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let first = args.next();
+    match first.as_deref() {
+        Some(cosm_keeper::SUBCOMMAND) => return cosm_keeper::main(),
+        Some(bench::HELPER) => return ends::helper(args),
+        _ => {}
+    }
+    let wanted = first.filter(|arg| !arg.starts_with('-'));
+    let trials = [lives::TRIALS, ends::TRIALS, jobs::TRIALS, faults::TRIALS].concat();
+    let mut failed = Vec::new();
+    for (name, trial) in trials {
+        if wanted
+            .as_ref()
+            .is_some_and(|wanted| !name.contains(wanted.as_str()))
+        {
+            continue;
+        }
+        let begun = std::time::Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let bench = Bench::new();
+            trial(&bench);
+            bench.assert_nothing_left();
+        }));
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("{name} ... {word} ({} ms)", begun.elapsed().as_millis());
+        if outcome.is_err() {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        println!("failed: {}", failed.join(", "));
+        ExitCode::FAILURE
+    }
+}
