@@ -357,6 +357,7 @@ fn take(step: &Step, mounts: &mut Mounts) -> Result<(), Errno> {
             Some(fd) => mount::attach(fd.as_fd(), mount::here(), path),
             None => Ok(()),
         },
+        Step::Switch { path, value } => switch(path, value),
         Step::Mask { path } => mask(path),
         Step::Cover { path, with } => cover(path, with),
         Step::Restrict { path, attributes } => restrict(path, *attributes),
@@ -416,7 +417,6 @@ fn own(kind: &Filesystem, attributes: Attributes) -> Result<OwnedFd, Errno> {
     let (name, options): (&CStr, &[FsOption<'_>]) = match kind {
         Filesystem::Proc => (c"proc", &[]),
         Filesystem::Sys => (c"sysfs", &[]),
-        Filesystem::Cgroup => (c"cgroup2", &[]),
         Filesystem::Terminals => (
             c"devpts",
             &[
@@ -431,6 +431,11 @@ fn own(kind: &Filesystem, attributes: Attributes) -> Result<OwnedFd, Errno> {
         ),
     };
     mount::new_filesystem(name, c"cosm", options, attributes)
+}
+
+fn switch(path: &CStr, value: &CStr) -> Result<(), Errno> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, value.to_bytes()).map(drop)
 }
 
 /// Lays `/dev/null` over a file and an empty read-only folder over a folder.

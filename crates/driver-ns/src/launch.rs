@@ -163,7 +163,7 @@ struct Parts {
     host_name: String,
 }
 
-fn prepare(plan: &LaunchPlan, ids: &Ids, guest_cgroup: Option<&str>) -> Result<Parts, LaunchError> {
+fn prepare(plan: &LaunchPlan, ids: &Ids) -> Result<Parts, LaunchError> {
     let failed = |what: &'static str| {
         move |e: io::Error| LaunchError::Os {
             phase: LaunchPhase::Prepare,
@@ -172,7 +172,7 @@ fn prepare(plan: &LaunchPlan, ids: &Ids, guest_cgroup: Option<&str>) -> Result<P
             help: None,
         }
     };
-    let message = boot::message(plan, ids, guest_cgroup);
+    let message = boot::message(plan, ids);
     let message = postcard::to_allocvec(&message)
         .map_err(|e| failed("writing the agent's first message")(io::Error::other(e)))?;
     let parked = |fd: BorrowedFd<'_>| {
@@ -214,11 +214,10 @@ async fn attempt(
         ids,
         upper,
         memory: limits.memory(),
-        guest_cgroup: false,
     };
     let tree = rootfs::tree(&site)?;
     let facts = facts(&site, limits);
-    let parts = prepare(plan, ids, None)?;
+    let parts = prepare(plan, ids)?;
     clock.mark("prepare");
     let mut cgroup = limits.prepare(plan.run).await?;
     clock.mark("limits");

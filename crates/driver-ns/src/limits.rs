@@ -448,10 +448,6 @@ impl Prepared {
         self.born_into.as_ref().map(OwnedFd::as_fd)
     }
 
-    pub(crate) const fn guest_folder(&self) -> Option<&str> {
-        None
-    }
-
     /// Puts the guest's first process, which has no child yet, into the groups of v1. The moves follow each other at
     /// once: the kernel waits for all processors at the first and not again for a while.
     pub(crate) fn admit(&mut self, pid: Pid) -> Result<(), LaunchError> {

@@ -41,7 +41,6 @@ pub(crate) enum Filesystem {
     Proc,
     Sys,
     Terminals,
-    Cgroup,
     Memory { size: CString, mode: CString },
 }
 
@@ -62,6 +61,8 @@ pub(crate) enum Step {
     Place { path: CString, folder: bool },
     /// Mounts the bind of this number. One that is optional and could not be made is left out.
     Attach { bind: usize, path: CString },
+    /// Writes a value to a file of the kernel's.
+    Switch { path: CString, value: CString },
     /// Hides a file or folder, if there is one.
     Mask { path: CString },
     /// Lays a file over another, which is made if it is missing; a link in its place is left as it is.
@@ -109,7 +110,10 @@ impl Step {
         match self {
             Self::Folder { .. } | Self::File { .. } | Self::Link { .. } => LaunchPhase::Rootfs,
             Self::Place { .. } | Self::Attach { .. } => LaunchPhase::Mounts,
-            Self::Mask { .. } | Self::Cover { .. } | Self::Restrict { .. } => LaunchPhase::Devices,
+            Self::Switch { .. }
+            | Self::Mask { .. }
+            | Self::Cover { .. }
+            | Self::Restrict { .. } => LaunchPhase::Devices,
         }
     }
 
@@ -127,6 +131,7 @@ impl Step {
                 }
                 _ => format!("mounting on {}", show(path)),
             },
+            Self::Switch { path, .. } => format!("setting {}", show(path)),
             Self::Mask { path } => format!("hiding {}", show(path)),
             Self::Cover { path, .. } => format!("covering {}", show(path)),
             Self::Restrict { path, .. } => format!("making {} read-only", show(path)),
@@ -141,7 +146,6 @@ impl Filesystem {
             Self::Proc => "proc",
             Self::Sys => "sysfs",
             Self::Terminals => "devpts",
-            Self::Cgroup => "cgroup2",
             Self::Memory { .. } => "tmpfs",
         }
     }

@@ -285,3 +285,68 @@ fn abstract_sockets_of_a_shared_network_are_out_of_reach() {
         },
     );
 }
+
+/// What the filter answers in a guest, beside what the same call answers outside of it.
+#[test]
+fn the_system_call_filter_answers() {
+    as_root_and_user("the_system_call_filter_answers", || {
+        const ENOSYS: i32 = 38;
+        const EPERM: i32 = 1;
+        // Arguments with which the call, were it let through, says something else.
+        let calls = [
+            (libc::SYS_clone3, "0, 0", ENOSYS),
+            (libc::SYS_io_uring_setup, "0, 0", ENOSYS),
+            (libc::SYS_keyctl, "0, -3, 0", EPERM),
+            (libc::SYS_add_key, "0, 0, 0, 0, 0", EPERM),
+            (libc::SYS_bpf, "0, 0, 0", EPERM),
+            (libc::SYS_perf_event_open, "0, 0, -1, -1, 0", EPERM),
+            (libc::SYS_userfaultfd, "-1", EPERM),
+            (libc::SYS_setns, "-1, 0", EPERM),
+            (libc::SYS_open_tree, "-1, 0, 0", EPERM),
+            (libc::SYS_unshare, "0x10000000 | 0x800", EPERM),
+            (libc::SYS_clone, "0x10000000 | 0x10000", EPERM),
+            (libc::SYS_socket, "38, 5, 0", EPERM),
+            (libc::SYS_socket, "16, 3, 12", EPERM),
+            (libc::SYS_ioctl, "-1, 0x5412, 0", EPERM),
+        ];
+        let script = |number: i64, arguments: &str| {
+            format!(
+                "python3 -c \"import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.syscall({number}, {arguments}); print(ctypes.get_errno() if r == -1 else 0)\""
+            )
+        };
+        let outside = |script: &str| {
+            let output = std::process::Command::new("sh")
+                .args(["-c", script])
+                .output()
+                .expect("sh");
+            String::from_utf8_lossy(&output.stdout)
+                .trim()
+                .parse::<i32>()
+                .ok()
+        };
+        if outside(&script(libc::SYS_getpid, "0")).is_none() {
+            return println!("skipped: no python3 to call with");
+        }
+        let guest = start(SandboxSpec::default());
+        for (number, arguments, wanted) in calls {
+            let script = script(number, arguments);
+            assert_eq!(
+                guest.ok(&script),
+                wanted.to_string(),
+                "{number} {arguments}"
+            );
+            // The control: without the filter each of them is known and answers otherwise, if root asks.
+            if support::is_root() {
+                assert_ne!(outside(&script), Some(wanted), "{number} {arguments}");
+            }
+        }
+        assert_eq!(guest.ok("cat /proc/sys/user/max_user_namespaces"), "0");
+        guest.stop();
+        let guest = start(SandboxSpec {
+            io_uring: true,
+            ..SandboxSpec::default()
+        });
+        assert_ne!(guest.ok(&script(libc::SYS_io_uring_setup, "0, 0")), "38");
+        guest.stop();
+    });
+}

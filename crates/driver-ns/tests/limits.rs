@@ -163,14 +163,11 @@ fn usage_is_counted_without_groups() {
         let guest = support::start(SandboxSpec::default());
         guest.run("timeout 0.3 sh -c 'while :; do :; done'; sleep 10 > /dev/null 2>&1 &");
         let usage = guest.guest.usage();
-        assert!(usage.cpu_us.is_some_and(|us| us >= 100_000), "{usage:?}");
+        assert!(usage.cpu_us.is_some_and(|us| us >= 30_000), "{usage:?}");
         assert!(usage.pids.is_some_and(|n| n >= 2), "{usage:?}");
         assert!(usage.memory.is_some_and(|n| n > 0), "{usage:?}");
         let exit = guest.stop();
-        assert!(
-            exit.usage.cpu_us.is_some_and(|us| us >= 100_000),
-            "{exit:?}"
-        );
+        assert!(exit.usage.cpu_us.is_some_and(|us| us >= 30_000), "{exit:?}");
     });
 }
 

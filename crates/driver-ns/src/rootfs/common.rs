@@ -74,6 +74,11 @@ pub(super) fn proc_and_sys(builder: &mut Builder<'_>) {
         no_exec: true,
     };
     builder.own(Filesystem::Proc, text("/proc"), attributes, false);
+    // A second lock beside the system call filter: no user namespace, and without one no other.
+    builder.step(Step::Switch {
+        path: text("/proc/sys/user/max_user_namespaces"),
+        value: text("0"),
+    });
     for line in MASKED.lines() {
         match line.split_once(' ') {
             Some(("mask", name)) => builder.step(Step::Mask {
@@ -103,20 +108,6 @@ pub(super) fn proc_and_sys(builder: &mut Builder<'_>) {
         builder.step(Step::Mask {
             path: text("/sys/devices/virtual/powercap"),
         });
-        if builder.site.guest_cgroup {
-            let attributes = Attributes {
-                read_only: false,
-                no_suid: true,
-                no_devices: true,
-                no_exec: true,
-            };
-            builder.own(
-                Filesystem::Cgroup,
-                text("/sys/fs/cgroup"),
-                attributes,
-                false,
-            );
-        }
     }
 }
 

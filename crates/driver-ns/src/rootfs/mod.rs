@@ -46,8 +46,6 @@ pub(crate) struct Site<'a> {
     pub upper: Upper,
     /// The memory limit in force.
     pub memory: Option<u64>,
-    /// A folder of the host that the guest sees as its cgroup.
-    pub guest_cgroup: bool,
 }
 
 /// A tree being made.
