@@ -84,7 +84,7 @@ async fn nobody_there() {
 
 #[tokio::test]
 async fn silence() {
-    let silent = fake(|stream| std::mem::forget(stream));
+    let silent = fake(std::mem::forget);
     assert!(matches!(
         outcome(&silent).await,
         Err(AgentError::Silent { .. })
