@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use cosm_agent_client::AgentError;
 use cosm_state::Phase;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::jobs::MAIN;
 use crate::machine::Event;
 use crate::shared::Shared;
 
 const TERM: i32 = 15;
+/// How long whoever holds the guest may take to hear that its command has ended.
+const HEARING: Duration = Duration::from_millis(200);
 /// The first and the longest pause between two looks at what still runs.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
@@ -45,6 +47,15 @@ async fn asked(shared: &Shared, stop_signal: i32) -> Result<bool, AgentError> {
     Ok(false)
 }
 
+/// Nothing runs, and whoever had something run has heard of its end.
 async fn is_quiet(shared: &Shared) -> Result<bool, AgentError> {
-    Ok(shared.agent.stats().await?.processes == 0)
+    if shared.agent.stats().await?.processes > 0 || shared.machine(|m| m.jobs()) > 0 {
+        return Ok(false);
+    }
+    // A hold may also be there for its own sake, so that it is not waited for longer than an answer takes.
+    let begun = Instant::now();
+    while shared.machine(|m| m.holds()) > 0 && begun.elapsed() < HEARING {
+        sleep(PAUSES.0).await;
+    }
+    Ok(true)
 }

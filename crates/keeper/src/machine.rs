@@ -424,3 +424,170 @@ impl Machine {
         self.state = State::Ended;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn reason() -> impl Strategy<Value = EndReason> {
+        prop_oneof![
+            Just(EndReason::Stopped),
+            Just(EndReason::Killed),
+            Just(EndReason::Replaced),
+            Just(EndReason::LeaseEnded)
+        ]
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            3 => Just(Event::Booted),
+            4 => Just(Event::HoldTaken),
+            4 => Just(Event::HoldDropped),
+            3 => Just(Event::JobStarted),
+            3 => (any::<bool>(), any::<bool>(), any::<bool>())
+                .prop_map(|(main, oom, seen)| Event::JobEnded { main, oom, seen }),
+            2 => (0..3_u64, any::<bool>(), reason()).prop_map(|(grace, kill, reason)| {
+                Event::Stop(Stop { grace: Duration::from_secs(grace), kill, reason })
+            }),
+            1 => reason().prop_map(Event::Kill),
+            2 => Just(Event::Drain),
+            2 => any::<bool>().prop_map(Event::Frozen),
+            1 => Just(Event::Deadline(Timer::MaxDuration)),
+            2 => Just(Event::Deadline(Timer::Idle)),
+            2 => Just(Event::Deadline(Timer::Grace)),
+            2 => Just(Event::Quiet),
+            1 => any::<bool>().prop_map(|oom| Event::GuestEnded { oom }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn no_order_of_events_breaks_a_life(
+            idle in any::<bool>(),
+            events in proptest::collection::vec(event(), 0..60),
+        ) {
+            let idle = idle.then_some(Duration::from_secs(5));
+            let mut machine = Machine::new(idle, Duration::from_secs(1));
+            let (mut holds, mut kills, mut idle_armed) = (0_u32, 0, false);
+            let (mut cause, mut ended) = (None, false);
+            for event in events {
+                let before = machine.clone();
+                match machine.step(event) {
+                    Err(_) => {
+                        // What is refused changes nothing.
+                        prop_assert_eq!(format!("{before:?}"), format!("{machine:?}"));
+                        continue;
+                    }
+                    Ok(effects) => {
+                        for effect in effects {
+                            match effect {
+                                Effect::Kill => kills += 1,
+                                Effect::Arm(Timer::Idle, _) => {
+                                    prop_assert_eq!(machine.holds() + machine.jobs(), 0);
+                                    idle_armed = true;
+                                }
+                                Effect::Disarm(Timer::Idle) => idle_armed = false,
+                                // A frozen guest can't hear what it is asked.
+                                Effect::Ask => prop_assert_ne!(machine.phase(), Phase::Paused),
+                                // Whatever is written down is so, or was for a moment on the way to the end.
+                                Effect::Record(phase) => prop_assert!(
+                                    phase == machine.phase() || machine.phase() == Phase::Stopping
+                                ),
+                                _ => {}
+                            }
+                        }
+                    }
+                }
+                match event {
+                    Event::HoldTaken => holds += 1,
+                    Event::HoldDropped => holds = holds.saturating_sub(1),
+                    _ => {}
+                }
+                if !ended {
+                    prop_assert_eq!(machine.holds(), holds);
+                }
+                // Nothing brings an ended run back, and nothing changes why it ended.
+                if ended {
+                    prop_assert!(machine.has_ended());
+                    prop_assert_eq!(cause, Some(machine.end()));
+                }
+                ended = machine.has_ended();
+                cause = ended.then(|| machine.end());
+                prop_assert!(kills <= 1, "killed twice");
+                // While something runs, no clock of idleness does.
+                if machine.phase() == Phase::Running && machine.holds() + machine.jobs() > 0 {
+                    prop_assert!(!idle_armed);
+                }
+                if machine.admits().is_ok() {
+                    prop_assert_eq!(machine.phase(), Phase::Running);
+                }
+            }
+            // From anywhere there is a way to the end.
+            machine.step(Event::Kill(EndReason::Killed)).expect("never refused");
+            prop_assert!(machine.has_ended() || machine.phase() == Phase::Stopping);
+            machine.step(Event::GuestEnded { oom: false }).expect("never refused");
+            prop_assert!(machine.has_ended());
+        }
+    }
+
+    fn running() -> Machine {
+        let mut machine = Machine::new(None, Duration::from_secs(1));
+        machine.step(Event::Booted).expect("it boots");
+        machine
+    }
+
+    #[test]
+    fn the_first_cause_is_told() {
+        let mut machine = running();
+        machine
+            .step(Event::Kill(EndReason::LeaseEnded))
+            .expect("taken");
+        machine
+            .step(Event::Kill(EndReason::Killed))
+            .expect("ignored");
+        machine
+            .step(Event::GuestEnded { oom: true })
+            .expect("taken");
+        assert_eq!(machine.end(), (EndReason::LeaseEnded, true));
+    }
+
+    #[test]
+    fn memory_is_blamed_where_it_was() {
+        let mut machine = running();
+        machine
+            .step(Event::GuestEnded { oom: true })
+            .expect("taken");
+        assert_eq!(machine.end().0, EndReason::OutOfMemory);
+        let mut machine = running();
+        machine.step(Event::JobStarted).expect("taken");
+        let lost = Event::JobEnded {
+            main: true,
+            oom: false,
+            seen: false,
+        };
+        machine.step(lost).expect("taken");
+        machine
+            .step(Event::GuestEnded { oom: true })
+            .expect("taken");
+        assert_eq!(machine.end().0, EndReason::OutOfMemory);
+    }
+
+    #[test]
+    fn a_command_that_is_over_at_once_is_a_run() {
+        let mut machine = Machine::new(None, Duration::from_secs(1));
+        machine.step(Event::JobStarted).expect("taken");
+        let over = Event::JobEnded {
+            main: true,
+            oom: false,
+            seen: true,
+        };
+        assert_eq!(machine.step(over), Ok(vec![]));
+        assert_eq!(
+            machine.step(Event::Booted),
+            Ok(vec![Effect::Record(Phase::Running), Effect::Kill])
+        );
+        assert_eq!(machine.end(), (EndReason::Exited, false));
+    }
+}
