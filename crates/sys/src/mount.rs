@@ -96,21 +96,19 @@ fn mount_setattr(mount: BorrowedFd<'_>, recursive: bool, attr: &MountAttr) -> Re
     .map(drop)
 }
 
-/// Forbids things on a mount, and on all below it where `recursive`; what was forbidden already stays so.
+/// Forbids things on a mount, and on all below it where `recursive`; what was forbidden already stays so. No mount made
+/// on it or on what it was copied from shows up in the other any more.
 ///
 /// # Errors
 /// The descriptor is not of a mount's root (`EINVAL`), or no right to mount (`EPERM`).
 pub fn restrict(mount: BorrowedFd<'_>, attributes: Attributes, recursive: bool) -> Result<()> {
-    mount_setattr(
-        mount,
-        recursive,
-        &MountAttr {
-            set: attributes.bits(),
-            clear: 0,
-            propagation: 0,
-            userns: 0,
-        },
-    )
+    let attr = MountAttr {
+        set: attributes.bits(),
+        clear: 0,
+        propagation: libc::MS_PRIVATE,
+        userns: 0,
+    };
+    mount_setattr(mount, recursive, &attr)
 }
 
 /// Makes a detached mount translate owners through the maps of a user namespace.
