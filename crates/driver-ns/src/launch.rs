@@ -6,24 +6,23 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use cosm_driver::{
-    DriverKind, LaunchError, LaunchFacts, LaunchPhase, LaunchPlan, Launched, ProcessRecord,
-    RunRecord, Upper,
+    DriverKind, LaunchError, LaunchPhase, LaunchPlan, Launched, ProcessRecord, RunRecord, Upper,
 };
-use cosm_spec::{ImageSource, Limit, NetMode};
-use cosm_sys::idmap::{self, Extent, Kind};
+use cosm_spec::{ImageSource, NetMode};
 use cosm_sys::process::{self, Child, CloneArgs, Namespaces, fork};
-use cosm_sys::{memfd, procfs, spawn};
+use cosm_sys::{memfd, procfs};
 use rustix::process::Pid;
 
 use crate::child::{self, Confine, Failure, Line, Mounts};
 use crate::explain;
 use crate::guest::NsGuest;
-use crate::host::{Host, NEWGIDMAP, NEWUIDMAP};
+use crate::host::Host;
 use crate::ids::{self, Ids};
 use crate::limits::{Limits, Prepared};
+use crate::maps::map_ids;
 use crate::rootfs::{self, Site};
 use crate::tree::{Source, Tree};
-use crate::{boot, rights, seccomp, users};
+use crate::{boot, facts, rights, seccomp, users};
 
 /// Descriptors that the child has to place low are kept above the places.
 const PARKED: i32 = 16;
@@ -216,7 +215,7 @@ async fn attempt(
         memory: limits.memory(),
     };
     let tree = rootfs::tree(&site)?;
-    let facts = facts(&site, limits);
+    let facts = facts::of(&site, limits);
     let parts = prepare(plan, ids)?;
     clock.mark("prepare");
     let mut cgroup = limits.prepare(plan.run).await?;
@@ -233,32 +232,6 @@ async fn attempt(
             Err(error)
         }
     }
-}
-
-fn facts(site: &Site<'_>, limits: &Limits) -> LaunchFacts {
-    let (plan, ids, upper) = (site.plan, site.ids, site.upper);
-    let mut facts = LaunchFacts {
-        upper: Some(upper),
-        ids: Some(ids.record()),
-        ..LaunchFacts::default()
-    };
-    limits.describe(&mut facts);
-    facts.landlock =
-        (plan.spec.net == NetMode::Host).then(|| cosm_sys::landlock::version().unwrap_or(0));
-    let in_memory = matches!(
-        upper,
-        Upper::FoldersTmpfs | Upper::OverlayTmpfs | Upper::CopyTmpfs
-    );
-    facts.disk = match plan.spec.resources.disk {
-        Limit::At(size) => Some(size.0),
-        _ if in_memory => Some(rootfs::memory_for_files(site)),
-        Limit::Unlimited => None,
-        Limit::Default => {
-            facts.notes.push("the disk is not limited: say how much it may hold, and a file system of that size is made".to_owned());
-            None
-        }
-    };
-    facts
 }
 
 fn start(
@@ -458,72 +431,6 @@ fn record(
         unit: cgroup.unit(),
         mounts: Vec::new(),
     })
-}
-
-fn map_ids(pid: Pid, ids: &Ids) -> Result<(), LaunchError> {
-    let failed = |e: io::Error| explain::ids(e, ids.helper);
-    if ids.helper {
-        return write_maps_with_helpers(pid, &ids.users, &ids.groups).map_err(failed);
-    }
-    if ids.deny_setgroups {
-        idmap::deny_setgroups(pid).map_err(failed)?;
-    }
-    idmap::write(pid, Kind::Users, &ids.users).map_err(failed)?;
-    idmap::write(pid, Kind::Groups, &ids.groups).map_err(failed)
-}
-
-/// Has `newuidmap` and `newgidmap` write the maps, both at the same time.
-pub(crate) fn write_maps_with_helpers(
-    pid: Pid,
-    users: &[Extent],
-    groups: &[Extent],
-) -> io::Result<()> {
-    let start = |program: &str, map: &[Extent]| -> io::Result<(spawn::Spawned, File)> {
-        let mut arguments = vec![program.to_owned(), pid.as_raw_nonzero().to_string()];
-        arguments.extend(map.iter().flat_map(|e| {
-            [
-                e.inside.to_string(),
-                e.outside.to_string(),
-                e.count.to_string(),
-            ]
-        }));
-        let arguments: Vec<_> = arguments
-            .into_iter()
-            .map(std::ffi::CString::new)
-            .collect::<Result<_, _>>()?;
-        let arguments: Vec<_> = arguments.iter().map(|a| a.as_c_str()).collect();
-        let said: File = memory_file()?;
-        let spawned = spawn::spawn(&spawn::Spawn {
-            program: arguments[0],
-            args: &arguments,
-            env: &[],
-            fds: &[(said.as_fd(), 2)],
-            workdir: Some(c"/"),
-            new_session: false,
-        })?;
-        Ok((spawned, said))
-    };
-    let first = start(NEWUIDMAP, users)?;
-    let second = start(NEWGIDMAP, groups);
-    let finish = |(spawned, mut said): (spawn::Spawned, File)| -> io::Result<()> {
-        match process::wait(spawned.pidfd.as_fd())? {
-            process::Exit::Code(0) => Ok(()),
-            _ => {
-                let mut text = String::new();
-                io::Seek::rewind(&mut said)?;
-                said.read_to_string(&mut text)?;
-                Err(io::Error::other(text.trim().to_owned()))
-            }
-        }
-    };
-    let first = finish(first);
-    let second = second.and_then(finish);
-    first.and(second)
-}
-
-fn memory_file() -> io::Result<File> {
-    let file = rustix::fs::memfd_create(c"cosm-said", rustix::fs::MemfdFlags::CLOEXEC)?;
-    Ok(file.into())
 }
 
 /// Waits until the child has executed the agent (`None`) or says why not.

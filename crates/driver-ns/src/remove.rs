@@ -117,7 +117,7 @@ pub(crate) fn with_ids(path: &Path, ids: Option<&IdMap>, caller: &Caller) -> io:
         },
     )?;
     drop(answer_writer);
-    let mapped = crate::launch::write_maps_with_helpers(
+    let mapped = crate::maps::write_maps_with_helpers(
         child.pid(),
         &extents(&ids.users),
         &extents(&ids.groups),

@@ -80,7 +80,8 @@ fn probe() -> &'static [u8] {
     PROBE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let program = folder.path().join("probe");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/probe.rs");
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../sys/tests/support/stand_in_agent.rs");
         let built = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("probe");
         if let Ok(found) = std::fs::read(&built) {
             return found.leak();

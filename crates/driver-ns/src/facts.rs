@@ -1,0 +1,50 @@
+//! How a guest runs, said honestly.
+
+use cosm_driver::{LaunchFacts, Upper};
+use cosm_spec::{ImageSource, Limit, NetMode};
+use cosm_sys::idmap;
+
+use crate::host::Caller;
+use crate::limits::Limits;
+use crate::rootfs::{self, Site};
+
+/// What can be said about how a guest is going to run.
+pub(crate) fn of(site: &Site<'_>, limits: &Limits) -> LaunchFacts {
+    let (plan, ids, upper) = (site.plan, site.ids, site.upper);
+    let mut facts = LaunchFacts {
+        upper: Some(upper),
+        ids: Some(ids.record()),
+        ..LaunchFacts::default()
+    };
+    limits.describe(&mut facts);
+    facts.landlock =
+        (plan.spec.net == NetMode::Host).then(|| cosm_sys::landlock::version().unwrap_or(0));
+    facts.notes.extend(foreign_image(site));
+    let in_memory = matches!(
+        upper,
+        Upper::FoldersTmpfs | Upper::OverlayTmpfs | Upper::CopyTmpfs
+    );
+    facts.disk = match plan.spec.resources.disk {
+        Limit::At(size) => Some(size.0),
+        _ if in_memory => Some(rootfs::memory_for_files(site)),
+        Limit::Unlimited => None,
+        Limit::Default => {
+            facts.notes.push("the disk is not limited: say how much it may hold, and a file system of that size is made".to_owned());
+            None
+        }
+    };
+    facts
+}
+
+/// An ordinary user's guest can't change what is in an image's folders if they belong to somebody it does not have.
+fn foreign_image(site: &Site<'_>) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let ImageSource::Folder(path) = &site.plan.spec.image else {
+        return None;
+    };
+    let owner = std::fs::metadata(path.as_path()).ok()?.uid();
+    let known = site.host.caller == Caller::Root || idmap::inside(&site.ids.users, owner).is_some();
+    (!known).then(|| {
+        format!("the image belongs to user {owner}, whom the guest does not have: its folders are read-only there")
+    })
+}
