@@ -5,7 +5,6 @@ mod prepared;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cosm_base::RunId;
 use cosm_driver::{LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord, Support};
 use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
 use cosm_sys::cgroup::{self, Hierarchy, Layout, v2};
