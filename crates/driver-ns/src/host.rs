@@ -26,7 +26,7 @@ pub(crate) enum Caller {
         sub_users: Option<Range>,
         /// The same of groups.
         sub_groups: Option<Range>,
-        /// `newuidmap` and `newgidmap` are there.
+        /// `newuidmap` and `newgidmap` are there and can write a map.
         helpers: bool,
     },
 }
@@ -65,7 +65,7 @@ fn caller() -> Caller {
     if uid == 0 && rights & needed == needed && has_all_ids() {
         return Caller::Root;
     }
-    let helpers = Path::new(NEWUIDMAP).exists() && Path::new(NEWGIDMAP).exists();
+    let helpers = helpers_installed() && helpers_work();
     let (sub_users, sub_groups) = if helpers {
         subordinate(uid)
     } else {
@@ -78,6 +78,27 @@ fn caller() -> Caller {
         sub_groups,
         helpers,
     }
+}
+
+/// Whether the programs that map ranges of ids are there.
+pub(crate) fn helpers_installed() -> bool {
+    Path::new(NEWUIDMAP).exists() && Path::new(NEWGIDMAP).exists()
+}
+
+/// Whether those programs have the rights that they need. As set-user-id programs they need those of an administrator of
+/// the host, which a container keeps from its root as well; with capabilities of their own, one is enough.
+fn helpers_work() -> bool {
+    use rustix::thread::{CapabilitySet, capability_is_in_bounding_set, no_new_privs};
+    // The right of a file to give its program rights is gone with the one, and bounded by the other.
+    let gains_none = no_new_privs().unwrap_or(false);
+    let administers = capability_is_in_bounding_set(CapabilitySet::SYS_ADMIN).unwrap_or(true);
+    let have_their_own = || {
+        [NEWUIDMAP, NEWGIDMAP].iter().all(|program| {
+            let mut value = [0_u8; 64];
+            rustix::fs::getxattr(*program, c"security.capability", &mut value).is_ok()
+        })
+    };
+    !gains_none && (administers || have_their_own())
 }
 
 /// The name of a user, empty where `/etc/passwd` has none.

@@ -4,7 +4,7 @@ use cosm_driver::{IdMap, LaunchError, LaunchPlan};
 use cosm_spec::{IdMode, ImageSource, Profile};
 use cosm_sys::idmap::Extent;
 
-use crate::host::{Caller, Host};
+use crate::host::{Caller, Host, helpers_installed};
 
 /// The ids of one guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,18 +77,29 @@ pub(crate) fn decide(plan: &LaunchPlan, host: &Host, main: (u32, u32)) -> Result
     Ok(ids)
 }
 
-fn no_range(helpers: bool) -> LaunchError {
-    let (why, help) = if helpers {
+/// Why an ordinary user has no range, and what would help.
+pub(crate) fn why_no_range(helpers: bool) -> (&'static str, &'static str) {
+    if helpers {
         (
             "this user has no range in /etc/subuid and /etc/subgid",
             "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
         )
+    } else if helpers_installed() {
+        (
+            "newuidmap and newgidmap can't get the rights they need here, as in a container",
+            "as root: chmod u-s /usr/bin/newuidmap /usr/bin/newgidmap && setcap cap_setuid+ep /usr/bin/newuidmap && \
+             setcap cap_setgid+ep /usr/bin/newgidmap",
+        )
     } else {
         (
-            "newuidmap and newgidmap are not installed with the rights they need",
+            "newuidmap and newgidmap are not installed",
             "install the package uidmap (shadow-utils)",
         )
-    };
+    }
+}
+
+fn no_range(helpers: bool) -> LaunchError {
+    let (why, help) = why_no_range(helpers);
     LaunchError::Unsupported {
         what: "a range of ids".to_owned(),
         why: why.to_owned(),

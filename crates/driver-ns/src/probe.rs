@@ -247,17 +247,10 @@ fn id_range(host: &Host) -> Support {
             helpers: true,
             ..
         } => yes("newuidmap"),
-        Caller::User { helpers: false, .. } => no(
-            "newuidmap and newgidmap are not installed",
-            Some("install the package uidmap (shadow-utils)".to_owned()),
-        ),
-        Caller::User { .. } => no(
-            "this user has no range in /etc/subuid and /etc/subgid",
-            Some(
-                "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER"
-                    .to_owned(),
-            ),
-        ),
+        Caller::User { helpers, .. } => {
+            let (why, help) = crate::ids::why_no_range(*helpers);
+            no(why, Some(help.to_owned()))
+        }
     }
 }
 
@@ -294,17 +287,20 @@ fn findings(host: &Host) -> Vec<Finding> {
         },
     );
     if let Caller::User { uid, .. } = host.caller {
-        add(
-            "systemd user manager",
-            if systemd::is_there(uid) {
-                yes("the session bus")
-            } else {
-                no(
-                    "none answers",
-                    Some("sudo loginctl enable-linger $USER".to_owned()),
-                )
-            },
-        );
+        // Where systemd is not in charge, as in a container, there is nothing to say of it.
+        if systemd::is_there(uid) || Path::new("/run/systemd/system").exists() {
+            add(
+                "systemd user manager",
+                if systemd::is_there(uid) {
+                    yes("the session bus")
+                } else {
+                    no(
+                        "none answers",
+                        Some("sudo loginctl enable-linger $USER".to_owned()),
+                    )
+                },
+            );
+        }
         let name = crate::host::user_name(uid);
         match systemd::lingers(&name) {
             Some(true) => add("linger", yes("systemd")),

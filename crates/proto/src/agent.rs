@@ -240,6 +240,7 @@ pub struct Usage {
 
 /// Where usage numbers come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UsageSource {
     /// `wait4`: the command and the descendants that were waited for.
     #[default]

@@ -222,6 +222,10 @@ fn means(
 pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
     let container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
     match (&host.caller, layout) {
+        _ if container => (
+            "a container may not change its own control groups".to_owned(),
+            Some("limit the container itself: `docker run --memory 1g --cpus 2`".to_owned()),
+        ),
         (Caller::User { uid, .. }, "v2") if !systemd::is_there(*uid) => (
             "an ordinary user gets control groups from the user's systemd manager, and none answers".to_owned(),
             Some("log in with systemd (pam_systemd), or run `sudo loginctl enable-linger $USER`".to_owned()),
@@ -231,10 +235,6 @@ pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
             Some("run cosm as root, or boot with systemd.unified_cgroup_hierarchy=1".to_owned()),
         ),
         (_, "none") => ("no control groups are mounted here".to_owned(), Some("mount -t cgroup2 none /sys/fs/cgroup".to_owned())),
-        _ if container => (
-            "this container's control groups are read-only".to_owned(),
-            Some("start it with `docker run --privileged --cgroupns=private`".to_owned()),
-        ),
         _ => ("no groups may be made here".to_owned(), None),
     }
 }
