@@ -214,7 +214,7 @@ async fn attempt(
         upper,
         memory: limits.memory(),
     };
-    let tree = rootfs::tree(&site)?;
+    let tree = rootfs::tree(&site).map_err(|error| refused_below(upper, error))?;
     let facts = facts::of(&site, limits);
     let parts = prepare(plan, ids)?;
     clock.mark("prepare");
@@ -321,6 +321,19 @@ fn judge(failure: Failure, tree: &Tree, host: &Host) -> Attempt {
         Attempt::Overlay(error)
     } else {
         Attempt::Failed(error)
+    }
+}
+
+/// A file system whose mounts can't translate owners can't be what an overlay of root's lies on.
+fn refused_below(upper: Upper, error: LaunchError) -> Attempt {
+    let stacked = matches!(upper, Upper::Overlay | Upper::OverlayTmpfs);
+    match &error {
+        LaunchError::Os {
+            phase: LaunchPhase::Rootfs,
+            source,
+            ..
+        } if stacked && source.kind() == io::ErrorKind::InvalidInput => Attempt::Overlay(error),
+        _ => Attempt::Failed(error),
     }
 }
 

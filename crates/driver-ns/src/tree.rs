@@ -87,8 +87,11 @@ pub(crate) enum Root {
         upper: Option<usize>,
         volatile: bool,
     },
-    /// A copy of the bind `lower`, made in the base.
-    Copy { lower: usize, into: Option<usize> },
+    /// A copy in the bind `into` or in memory, of the bind `lower` where it is still to be made.
+    Copy {
+        lower: Option<usize>,
+        into: Option<usize>,
+    },
 }
 
 /// Everything.

@@ -350,3 +350,42 @@ fn the_system_call_filter_answers() {
         guest.stop();
     });
 }
+
+#[test]
+fn the_default_root_can_do_its_work() {
+    as_root_and_user("the_default_root_can_do_its_work", || {
+        let device = cosm_spec::Device {
+            source: "/dev/zero".into(),
+            target: "/dev/nothing/zero".into(),
+        };
+        let guest = start(SandboxSpec {
+            devices: vec![device],
+            ..SandboxSpec::default()
+        });
+        assert_eq!(guest.ok("head -c 5 /dev/nothing/zero | wc -c"), "5");
+        // Its own network, names of its own, and tracing its own.
+        for (program, script) in [
+            ("ping", "ping -c 1 -W 5 127.0.0.1"),
+            (
+                "python3",
+                "python3 -c \"import socket as s; l = s.create_server(('127.0.0.1', 80)); s.create_connection(('127.0.0.1', 80)); s.create_server(('::1', 81), family=s.AF_INET6)\"",
+            ),
+            (
+                "strace",
+                "strace -f -o /tmp/trace sh -c true && grep -q exit_group /tmp/trace",
+            ),
+            (
+                "python3",
+                "python3 -c \"import threading, multiprocessing as m; t = threading.Thread(target=print); t.start(); t.join(); m.Lock(); m.Pool(2).map(abs, [1])\"",
+            ),
+        ] {
+            let there = guest.run(&format!("command -v {program}")).code == 0;
+            if there {
+                guest.ok(script);
+            } else {
+                println!("skipped: no {program}");
+            }
+        }
+        guest.stop();
+    });
+}

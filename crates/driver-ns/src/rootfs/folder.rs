@@ -1,12 +1,12 @@
 //! A folder as an image: the lower layer of an overlay, or copied; never changed.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
 use cosm_driver::{LaunchError, LaunchPhase, Upper};
 use cosm_spec::Limit;
 use cosm_sys::idmap::Extent;
-use cosm_sys::mount::Attributes;
+use cosm_sys::mount::{Attributes, FsOption, new_filesystem};
 
 use super::{Builder, PLAIN, common, failed, path_text, show, text};
 use crate::host::Caller;
@@ -22,20 +22,19 @@ const IMAGE: Attributes = Attributes {
 
 pub(super) fn image(builder: &mut Builder<'_>, path: &Path) -> Result<Root, LaunchError> {
     check(path)?;
-    let lower = lower(builder, path)?;
     let root = match builder.site.upper {
-        Upper::Overlay => Root::Overlay {
-            lower,
-            upper: Some(data_folder(builder, "layer")?),
-            volatile: false,
-        },
-        Upper::Copy => Root::Copy {
-            lower,
-            into: Some(data_folder(builder, "copy")?),
-        },
-        Upper::CopyTmpfs => Root::Copy { lower, into: None },
+        Upper::Copy | Upper::CopyTmpfs => copied(builder, path)?,
+        Upper::Overlay => {
+            let lower = lower(builder, path)?;
+            let upper = Some(data_folder(builder, "layer")?);
+            Root::Overlay {
+                lower,
+                upper,
+                volatile: false,
+            }
+        }
         _ => Root::Overlay {
-            lower,
+            lower: lower(builder, path)?,
             upper: None,
             volatile: true,
         },
@@ -100,6 +99,60 @@ fn lower(builder: &mut Builder<'_>, path: &Path) -> Result<usize, LaunchError> {
         optional: false,
         phase: LaunchPhase::Rootfs,
     }))
+}
+
+/// A copy of the image. Root makes it here: what the guest's own root may read of the image is not enough where its mount
+/// can't translate owners.
+fn copied(builder: &mut Builder<'_>, path: &Path) -> Result<Root, LaunchError> {
+    let kept = builder.site.upper == Upper::Copy;
+    let into = if kept {
+        Some(data_folder(builder, "copy")?)
+    } else {
+        None
+    };
+    if builder.site.host.caller != Caller::Root {
+        let lower = builder.named(path, IMAGE, true, LaunchPhase::Rootfs)?;
+        return Ok(Root::Copy {
+            lower: Some(lower),
+            into,
+        });
+    }
+    let failed = |e: std::io::Error| failed(LaunchPhase::Rootfs, "copying", path, e);
+    let into = match into {
+        Some(bind) => bind,
+        None => {
+            let size = text(&super::memory_for_files(builder.site).to_string());
+            let options = [
+                FsOption::Text(c"size", &size),
+                FsOption::Text(c"mode", c"0755"),
+            ];
+            let attributes = Attributes {
+                no_devices: true,
+                ..Attributes::default()
+            };
+            let mount = new_filesystem(c"tmpfs", c"cosm", &options, attributes)
+                .map_err(|e| failed(e.into()))?;
+            builder.bind(Bind {
+                source: Source::Made(mount),
+                attributes,
+                recursive: false,
+                optional: false,
+                phase: LaunchPhase::Rootfs,
+            })
+        }
+    };
+    if let Some(Bind {
+        source: Source::Made(mount),
+        ..
+    }) = builder.binds.get(into)
+    {
+        let place = format!("/proc/self/fd/{}", mount.as_raw_fd());
+        crate::copy::once(path, Path::new(&place), builder.site.plan.id_range).map_err(failed)?;
+    }
+    Ok(Root::Copy {
+        lower: None,
+        into: Some(into),
+    })
 }
 
 /// A detached mount of a folder or file whose owners are translated by these maps.
