@@ -143,9 +143,13 @@ async fn keep<D: Driver>(
     };
     let serving = tokio::task::spawn_local(control::serve(started.control, shared.clone()));
     let outcome = life.run(report).await;
-    let worked = finish(driver, context, &shared, outcome).await;
+    let (worked, catalogue) = finish(driver, context, &shared, outcome).await;
     // Whoever does not read its answer by then is not waited for.
     drop(timeout(FAREWELL, serving).await);
+    if let Some(Err(error)) = catalogue.map(Catalogue::settle) {
+        // The next one does it.
+        drop(error);
+    }
     worked
 }
 
@@ -167,7 +171,7 @@ async fn finish(
     context: &Context,
     shared: &Shared,
     mut outcome: Outcome,
-) -> bool {
+) -> (bool, Option<Catalogue>) {
     let catalogue = &mut outcome.catalogue;
     let cleaned = match &outcome.failure {
         Some(failure) => undo(driver, context, outcome.record, catalogue.as_mut(), failure).await,
@@ -188,13 +192,7 @@ async fn finish(
     if let (Some(report), Some(failure)) = (outcome.report, outcome.failure) {
         report.failed(with_leftover(failure, cleaned));
     }
-    if let Some(catalogue) = outcome.catalogue
-        && let Err(error) = catalogue.settle()
-    {
-        // The next one does it.
-        drop(error);
-    }
-    worked
+    (worked, outcome.catalogue)
 }
 
 /// Undoes a start that failed: of a new sandbox nothing stays, an old one is as it was, and knows why.

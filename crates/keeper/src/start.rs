@@ -107,6 +107,9 @@ fn make(
         .create(context.dir.path())
         .map_err(failure::os("making the sandbox's folder"))?;
     let mut catalogue = Catalogue::open(&context.home).map_err(failure::state)?;
+    if !keeps_data(spec) {
+        catalogue.dont_wait_for_disk().map_err(failure::state)?;
+    }
     timings.mark("opening the catalogue");
     let reserved = catalogue
         .reserve(&NewSandbox {

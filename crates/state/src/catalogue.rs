@@ -1,6 +1,7 @@
 //! The catalogue as a keeper writes it.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use cosm_base::{Home, RunId, SandboxId, SandboxName};
 use cosm_proto::keeper::{EndReport, IdSlots};
@@ -11,7 +12,7 @@ use crate::schema::{self, doing};
 use crate::{StateError, slots};
 
 /// A write-ahead log of this length is worth waiting for the disk; until then opening the catalogue stays fast.
-const LONG_LOG: u64 = 256 << 10;
+const LONG_LOG: u64 = 128 << 10;
 
 /// The catalogue, open for writing. Each method that writes is one small transaction.
 #[derive(Debug)]
@@ -57,6 +58,17 @@ impl Catalogue {
             db: schema::open_to_write(&home.catalogue())?,
             home: home.clone(),
         })
+    }
+
+    /// From now on nothing waits for the disk: after a power failure the latest changes may be missing, and nothing
+    /// worse. For sandboxes that end with the machine anyway.
+    ///
+    /// # Errors
+    /// [`StateError::Database`].
+    pub fn dont_wait_for_disk(&mut self) -> Result<(), StateError> {
+        self.db
+            .pragma_update(None, "synchronous", "NORMAL")
+            .map_err(doing("opening"))
     }
 
     /// Enters a sandbox and with it reserves its name.
@@ -177,8 +189,14 @@ impl Catalogue {
         if std::fs::metadata(log).is_ok_and(|log| log.len() < LONG_LOG) {
             return Ok(());
         }
+        // Whoever opens the catalogue alone reads all of the log first, so it is cut. If somebody is using it now, it is
+        // the next one's turn.
         self.db
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            .busy_timeout(Duration::ZERO)
+            .and_then(|()| {
+                self.db
+                    .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            })
             .map_err(doing("settling"))
     }
 

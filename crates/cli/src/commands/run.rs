@@ -114,7 +114,8 @@ impl Run {
 /// Ends the sandbox with its command. What an ephemeral one's command left running has nothing to save.
 async fn end(sandbox: &mut Sandbox, ephemeral: bool) -> Result<()> {
     if ephemeral {
-        sandbox.kill_and_wait().await?;
+        // The keeper answers when all of it is gone but the keeper itself.
+        sandbox.kill().await?;
     } else {
         sandbox.stop_and_wait().await?;
     }
