@@ -1,14 +1,15 @@
 //! A guest that runs.
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Instant;
 
 use cosm_driver::{Guest, GuestExit, GuestUsage};
 use cosm_sys::process::{self, Child, Exit};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::limits::Prepared;
+use crate::limits::{self, Prepared};
 
 /// A guest of this driver. Dropping it does not end it; the end of its keeper does.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct NsGuest {
     init: Child,
     limits: Prepared,
     exit: Option<GuestExit>,
+    started: Instant,
 }
 
 impl NsGuest {
@@ -24,12 +26,26 @@ impl NsGuest {
             init,
             limits,
             exit: None,
+            started: Instant::now(),
         }
     }
 
     /// The number of the guest's process 1 on the host.
     pub fn pid(&self) -> i32 {
         self.init.pid().as_raw_nonzero().get()
+    }
+
+    /// Returns when the guest has ended, or has run long enough to get its default limits, with them.
+    async fn until_late(&mut self, pidfd: &OwnedFd) {
+        let Ok(pidfd) = pidfd.try_clone() else { return };
+        let late = tokio::time::Instant::from_std(self.started + limits::LATE);
+        if tokio::time::timeout_at(late, crate::watch::until_ended(pidfd))
+            .await
+            .is_err()
+        {
+            // A guest that ended just now needs none; else there are none, which its usage shows.
+            drop(self.limits.enforce_late());
+        }
     }
 
     fn collect(&mut self) -> GuestExit {
@@ -72,8 +88,11 @@ impl Guest for NsGuest {
         if let Some(exit) = self.exit {
             return exit;
         }
+        // Where the runtime can't watch it, waiting the plain way is all that is left.
         if let Ok(pidfd) = self.init.as_fd().try_clone_to_owned() {
-            // Where the runtime can't watch it, waiting the plain way is all that is left.
+            if self.limits.has_late() {
+                self.until_late(&pidfd).await;
+            }
             drop(crate::watch::until_ended(pidfd).await);
         }
         let exit = self.collect();

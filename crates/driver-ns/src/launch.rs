@@ -243,6 +243,7 @@ fn start(
     host: &Host,
     clock: &mut Clock,
 ) -> Result<Child, Attempt> {
+    let deadline = Instant::now() + plan.spec.timeouts.boot;
     let pipe = || io::pipe().map_err(|e| os(LaunchPhase::Prepare, "making a pipe", e));
     let ((go_reader, mut go_writer), (mut failure_reader, failure_writer)) = (pipe()?, pipe()?);
     let net = plan.spec.net;
@@ -281,7 +282,7 @@ fn start(
     let guided = guide(plan, ids, &child, cgroup, host, &mut go_writer, clock);
     let outcome = match guided {
         Err(error) => Err(error),
-        Ok(()) => listen(&mut failure_reader)
+        Ok(()) => listen(&mut failure_reader, deadline)
             .map_err(|e| os(LaunchPhase::Exec, "waiting for the guest", e)),
     };
     clock.mark("build");
@@ -291,7 +292,7 @@ fn start(
         // The child may have failed first, and then it knows better.
         Err(error) => {
             drop(go_writer);
-            let heard = listen(&mut failure_reader)
+            let heard = listen(&mut failure_reader, deadline)
                 .ok()
                 .flatten()
                 .filter(|f| f.stage != child::Stage::Parent);
@@ -447,13 +448,38 @@ fn record(
 }
 
 /// Waits until the child has executed the agent (`None`) or says why not.
-fn listen(failure: &mut io::PipeReader) -> io::Result<Option<Failure>> {
+fn listen(failure: &mut io::PipeReader, deadline: Instant) -> io::Result<Option<Failure>> {
     let mut bytes = Vec::with_capacity(Failure::SIZE);
-    failure.read_to_end(&mut bytes)?;
+    loop {
+        until_readable(failure, deadline)?;
+        let mut some = [0_u8; Failure::SIZE];
+        match failure.read(&mut some)? {
+            0 => break,
+            count => bytes.extend_from_slice(&some[..count]),
+        }
+    }
     if bytes.is_empty() {
         return Ok(None);
     }
     Failure::from_bytes(&bytes)
         .map(Some)
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// A file system of a server that is gone can hold the child up for ever.
+fn until_readable(pipe: &io::PipeReader, deadline: Instant) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }

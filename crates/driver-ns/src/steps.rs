@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use cosm_sys::Errno;
 use cosm_sys::mount::{self, Attributes, FsOption};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::process::{Gid, Uid};
 
 use crate::child::{Mounts, folder};
 use crate::tree::{Filesystem, Step};
@@ -13,6 +14,13 @@ use crate::tree::{Filesystem, Step};
 pub(crate) fn take(step: &Step, mounts: &mut Mounts) -> Result<(), Errno> {
     match step {
         Step::Folder { path, mode } => folder(path, *mode),
+        Step::Own { path, user, group } => rustix::fs::chownat(
+            mount::here(),
+            path,
+            Some(Uid::from_raw(*user)),
+            Some(Gid::from_raw(*group)),
+            AtFlags::SYMLINK_NOFOLLOW,
+        ),
         Step::File {
             path,
             mode,

@@ -49,6 +49,12 @@ pub(crate) enum Filesystem {
 pub(crate) enum Step {
     /// Makes a folder whose parent is there. One that exists is left as it is.
     Folder { path: CString, mode: u32 },
+    /// Gives a folder to a user of the guest.
+    Own {
+        path: CString,
+        user: u32,
+        group: u32,
+    },
     /// Writes a small file anew.
     File {
         path: CString,
@@ -111,7 +117,9 @@ impl Step {
     /// The part of a launch that it belongs to.
     pub(crate) const fn phase(&self) -> LaunchPhase {
         match self {
-            Self::Folder { .. } | Self::File { .. } | Self::Link { .. } => LaunchPhase::Rootfs,
+            Self::Folder { .. } | Self::Own { .. } | Self::File { .. } | Self::Link { .. } => {
+                LaunchPhase::Rootfs
+            }
             Self::Place { .. } | Self::Attach { .. } => LaunchPhase::Mounts,
             Self::Switch { .. }
             | Self::Mask { .. }
@@ -125,6 +133,7 @@ impl Step {
         let show = |path: &CString| cosm_base::text::printable(path.as_bytes());
         match self {
             Self::Folder { path, .. } => format!("making the folder {}", show(path)),
+            Self::Own { path, .. } => format!("giving away {}", show(path)),
             Self::File { path, .. } => format!("writing {}", show(path)),
             Self::Link { path, .. } => format!("making the link {}", show(path)),
             Self::Place { path, .. } => format!("making {} to mount on", show(path)),

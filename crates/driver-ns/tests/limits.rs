@@ -248,3 +248,50 @@ fn a_disk_filler_fills_only_its_own() {
         }
     });
 }
+
+/// The limits that nobody asked for come a little later where they would make each start slow.
+#[test]
+fn the_defaults_come_into_force() {
+    as_root_and_user("the_defaults_come_into_force", || {
+        let mut guest = support::start(SandboxSpec::default());
+        if guest.facts.memory.is_none() {
+            return println!("skipped: {:?}", guest.facts.notes);
+        }
+        // Made before, and not a child of process 1 alone.
+        guest.run("(sleep 60 & (sleep 60 & sleep 60) &) > /dev/null 2>&1");
+        guest.wait_for(Duration::from_millis(400));
+        let group = guest
+            .record
+            .cgroups
+            .iter()
+            .find(|path| Path::new(path).join("memory.limit_in_bytes").exists());
+        if let Some(group) = group {
+            let limit = std::fs::read_to_string(Path::new(group).join("memory.limit_in_bytes"))
+                .expect("readable");
+            assert_eq!(limit.trim(), (4_u64 << 30).to_string());
+            let members = cosm_sys::cgroup::members(Path::new(group)).expect("readable");
+            let mut wanted = cosm_sys::procfs::descendants(guest.guest.pid());
+            assert!(wanted.len() >= 3, "{wanted:?}");
+            wanted.push(guest.guest.pid());
+            assert!(
+                wanted.iter().all(|pid| members.contains(pid)),
+                "{wanted:?} in {members:?}"
+            );
+        }
+        assert!(!left_of(&guest).is_empty());
+        let folders = guest.record.cgroups.clone();
+        guest.stop();
+        assert!(
+            folders.iter().all(|folder| !Path::new(folder).exists()),
+            "{folders:?}"
+        );
+        // One that is over before leaves nothing either.
+        let guest = support::start(SandboxSpec::default());
+        let folders = guest.record.cgroups.clone();
+        guest.stop();
+        assert!(
+            folders.iter().all(|folder| !Path::new(folder).exists()),
+            "{folders:?}"
+        );
+    });
+}

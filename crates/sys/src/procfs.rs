@@ -30,31 +30,42 @@ pub struct TreeUsage {
     pub threads: u64,
 }
 
+/// The descendants of a process, as far as they are there while this looks.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut left = vec![pid];
+    while let Some(pid) = left.pop() {
+        // Each thread has the children that it made itself.
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let children = text
+                .split_ascii_whitespace()
+                .filter_map(|n| n.parse::<i32>().ok());
+            left.extend(children.clone());
+            found.extend(children);
+        }
+    }
+    found
+}
+
 /// Sums up a process and its descendants.
 ///
 /// # Errors
 /// There is no such process.
 pub fn tree(pid: i32) -> io::Result<TreeUsage> {
+    let first = stat(pid)?;
+    // A descendant that ended meanwhile is in its parent's account.
+    let below = descendants(pid)
+        .into_iter()
+        .filter_map(|pid| stat(pid).ok());
     let (mut ticks, mut pages, mut threads) = (0, 0, 0);
-    let mut left = vec![pid];
-    let mut first = true;
-    while let Some(pid) = left.pop() {
-        let found = match stat(pid) {
-            // A descendant that ended meanwhile is in its parent's account.
-            Err(_) if !first => continue,
-            other => other?,
-        };
-        first = false;
+    for found in std::iter::once(first).chain(below) {
         ticks += found.cpu_ticks;
         pages += found.resident_pages;
         threads += found.threads;
-        let below = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        left.extend(
-            below
-                .unwrap_or_default()
-                .split_ascii_whitespace()
-                .filter_map(|n| n.parse::<i32>().ok()),
-        );
     }
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     Ok(TreeUsage {

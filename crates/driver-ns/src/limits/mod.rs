@@ -4,6 +4,7 @@ mod prepared;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cosm_driver::{LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord, Support};
 use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
@@ -55,10 +56,16 @@ pub(crate) struct Limits {
     cpus: Option<f64>,
     pids: Option<u64>,
     means: Means,
+    /// Groups of v1 for the defaults, which the guest joins once it has run for [`LATE`].
+    late: Vec<(Role, PathBuf)>,
     /// The layout, for people.
     layout: &'static str,
     notes: Vec<String>,
 }
+
+/// Joining a group of v1 makes the kernel wait for all processors, longer than everything else that a start takes. Limits
+/// that nobody asked for are not worth that to a command that is over by then; what lives longer gets them then.
+pub(crate) const LATE: Duration = Duration::from_millis(100);
 
 /// The magic number of a cgroup v2 file system.
 const CGROUP2: i64 = 0x6367_7270;
@@ -82,6 +89,7 @@ impl Limits {
             },
             pids: asked.pids.or(Defaults::PIDS),
             means: Means::None,
+            late: Vec::new(),
             layout: "none",
             notes: Vec::new(),
         };
@@ -90,8 +98,7 @@ impl Limits {
         let outlives = spec.lifetime == Lifetime::Persistent && systemd_can(host);
         let born_into_one = v2_alone && host.caller == Caller::Root && !nothing;
         if !(was_asked || outlives || born_into_one) {
-            // Defaults are not worth the wait that joining a group of v1, or asking systemd, costs at each start.
-            limits.without_groups(asked.memory.was_asked());
+            limits.defaults_later(host);
             return Ok(limits);
         }
         let layout = Layout::find().map_err(|e| failed("finding control groups", e))?;
@@ -99,6 +106,24 @@ impl Limits {
         limits.means = means(host, &layout, &limits, asked.memory.was_asked(), outlives);
         limits.check(host, spec)?;
         Ok(limits)
+    }
+
+    fn defaults_later(&mut self, host: &Host) {
+        if host.caller == Caller::Root
+            && let Some(memory) = self.memory
+            && let Ok(layout) = Layout::find()
+            && let Means::V1(groups) = means(host, &layout, self, true, false)
+            && groups.iter().any(|(role, _)| *role == Role::Memory)
+        {
+            self.layout = layout.name();
+            self.late = groups;
+            self.notes.push(format!(
+                "the defaults ({memory} bytes of memory) are in force from {} ms after the start on",
+                LATE.as_millis()
+            ));
+        } else {
+            self.without_groups(false);
+        }
     }
 
     fn without_groups(&mut self, memory_asked: bool) {
@@ -159,7 +184,7 @@ impl Limits {
         facts.cpus = self.cpus;
         facts.pids = self.pids;
         facts.cgroup = Some(match self.means {
-            Means::None => "none".to_owned(),
+            Means::None if self.late.is_empty() => "none".to_owned(),
             Means::Scope { .. } => "systemd".to_owned(),
             _ => self.layout.to_owned(),
         });
@@ -255,6 +280,7 @@ pub(crate) fn supports(host: &Host) -> Supports {
         cpus: Some(1.0),
         pids: Some(Defaults::PIDS),
         means: Means::None,
+        late: Vec::new(),
         layout: layout.name(),
         notes: Vec::new(),
     };

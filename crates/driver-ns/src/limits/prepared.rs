@@ -21,6 +21,11 @@ impl Limits {
             unit: None,
             max_processes: self.pids.filter(|_| !self.pids_by_group()),
             pid: None,
+            late: self
+                .late
+                .iter()
+                .map(|(role, parent)| (*role, parent.join(name_of(run))))
+                .collect(),
             limits: self.clone(),
         };
         let made = match &self.means {
@@ -48,6 +53,8 @@ pub(crate) struct Prepared {
     unit: Option<String>,
     max_processes: Option<u64>,
     pid: Option<i32>,
+    /// Groups that are still to be made and joined.
+    late: Vec<(Role, PathBuf)>,
     limits: Limits,
 }
 
@@ -65,26 +72,75 @@ impl Prepared {
 
     fn make_v1(&mut self, places: &[(Role, PathBuf)], run: RunId) -> io::Result<()> {
         for (role, parent) in places {
-            // Two controllers may share a hierarchy, and then a group.
-            let path = parent.join(name_of(run));
-            if !path.is_dir() {
-                std::fs::create_dir(&path)?;
-            }
-            self.groups.push((Some(*role), path.clone()));
-            match role {
-                Role::Memory => self
-                    .limits
-                    .memory
-                    .map_or(Ok(()), |bytes| v1::memory::limit(&path, bytes))?,
-                Role::Cpu => self
-                    .limits
-                    .cpus
-                    .map_or(Ok(()), |cpus| v1::cpu::limit(&path, cpus))?,
-                Role::Pids => self
-                    .limits
-                    .pids
-                    .map_or(Ok(()), |count| v1::pids::limit(&path, count))?,
-                Role::CpuCount => {}
+            self.make_one(*role, parent.join(name_of(run)))?;
+        }
+        Ok(())
+    }
+
+    fn make_one(&mut self, role: Role, path: PathBuf) -> io::Result<()> {
+        // Two controllers may share a hierarchy, and then a group.
+        if !path.is_dir() {
+            std::fs::create_dir(&path)?;
+        }
+        self.groups.push((Some(role), path.clone()));
+        match role {
+            Role::Memory => self
+                .limits
+                .memory
+                .map_or(Ok(()), |bytes| v1::memory::limit(&path, bytes)),
+            Role::Cpu => self
+                .limits
+                .cpus
+                .map_or(Ok(()), |cpus| v1::cpu::limit(&path, cpus)),
+            Role::Pids => self
+                .limits
+                .pids
+                .map_or(Ok(()), |count| v1::pids::limit(&path, count)),
+            Role::CpuCount => Ok(()),
+        }
+    }
+
+    /// Whether there are limits that the guest is to get once it has run for a while.
+    pub(crate) const fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// Puts the running guest into the groups of the default limits. Takes some milliseconds.
+    ///
+    /// # Errors
+    /// Then there are no such limits, and no groups.
+    pub(crate) fn enforce_late(&mut self) -> io::Result<()> {
+        let late = std::mem::take(&mut self.late);
+        let Some(init) = self.pid else { return Ok(()) };
+        let made = late
+            .into_iter()
+            .try_for_each(|(role, path)| self.make_one(role, path));
+        let joined = made.and_then(|()| self.join_all(init));
+        if joined.is_err() {
+            self.groups
+                .retain(|(_, path)| cgroup::remove_now(path).is_err());
+        }
+        joined
+    }
+
+    /// Process 1 first, whose later children are born where it is; then those that it had, until there is none outside.
+    fn join_all(&self, init: i32) -> io::Result<()> {
+        for (_, group) in &self.groups {
+            cgroup::add(group, init)?;
+            loop {
+                let inside = cgroup::members(group)?;
+                let outside: Vec<i32> = cosm_sys::procfs::descendants(init)
+                    .into_iter()
+                    .filter(|pid| !inside.contains(pid))
+                    .collect();
+                // One that is ending can't be moved and needs no limit.
+                let moved = outside
+                    .into_iter()
+                    .filter(|pid| cgroup::add(group, *pid).is_ok())
+                    .count();
+                if moved == 0 {
+                    break;
+                }
             }
         }
         Ok(())
@@ -174,9 +230,10 @@ impl Prepared {
     }
 
     pub(crate) fn folders(&self) -> Vec<String> {
-        self.groups
-            .iter()
-            .map(|(_, path)| path.display().to_string())
+        let late = self.late.iter().map(|(_, path)| path);
+        let made = self.groups.iter().map(|(_, path)| path);
+        made.chain(late)
+            .map(|path| path.display().to_string())
             .collect()
     }
 

@@ -87,16 +87,14 @@ fn disk_root(builder: &mut Builder<'_>) -> Result<Root, LaunchError> {
 
 /// A home for the main user, where that is not root.
 fn home(builder: &mut Builder<'_>) {
-    if builder.site.ids.main.0 != 0 {
-        // Made by the guest's root; the agent is told to work where it can.
-        builder.folder(
-            "/home/user",
-            if builder.site.ids.builder.0 == 0 {
-                0o1777
-            } else {
-                0o700
-            },
-        );
+    let (user, group) = builder.site.ids.main;
+    if user != 0 {
+        builder.folder("/home/user", 0o700);
+        builder.step(Step::Own {
+            path: text("/home/user"),
+            user,
+            group,
+        });
     }
 }
 

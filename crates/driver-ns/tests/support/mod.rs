@@ -266,6 +266,14 @@ impl Guest {
         self.runtime.block_on(self.guest.wait())
     }
 
+    /// Waits for its end, but no longer than this, as a keeper does all the time.
+    pub(crate) fn wait_for(&mut self, time: Duration) {
+        let ended = self
+            .runtime
+            .block_on(async { tokio::time::timeout(time, self.guest.wait()).await });
+        assert!(ended.is_err(), "it ended: {ended:?}");
+    }
+
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
