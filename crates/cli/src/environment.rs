@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cosm::{Host, HostConfig};
+use cosm::{Host, HostConfig, SpareKeeper};
 
 use crate::error::{Result, os};
 use crate::settings::SettingsError;
@@ -18,12 +18,21 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// # Errors
 /// There is no home folder; a folder is not private.
 pub(crate) fn host() -> Result<Host> {
+    host_with(None)
+}
+
+/// As [`host`], with a keeper that was made in advance.
+///
+/// # Errors
+/// As [`host`].
+pub(crate) fn host_with(spare: Option<SpareKeeper>) -> Result<Host> {
     let home = home()?;
     let runtime_dir = runtime_dir();
     Ok(Host::open(HostConfig {
         home,
         runtime_dir,
         program: OWN_PROGRAM.into(),
+        spare,
     })?)
 }
 

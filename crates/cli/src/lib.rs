@@ -18,6 +18,7 @@ mod timings;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use cosm::SpareKeeper;
 use cosm_base::exit;
 
 pub use reference::reference;
@@ -27,15 +28,29 @@ const KEEPER: &str = "__keeper";
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    let first = std::env::args_os().nth(1);
     // A keeper is started for each sandbox: nothing else is done first.
-    if std::env::args_os().nth(1).is_some_and(|arg| arg == KEEPER) {
+    if first.as_ref().is_some_and(|arg| arg == KEEPER) {
         return cosm_keeper::main();
     }
     let clock = timings::Clock::start();
+    let spare = match first.is_some_and(|arg| arg == "run") {
+        true => spare(),
+        false => None,
+    };
     match args::Cli::try_parse() {
-        Ok(cli) => ExitCode::from(dispatch(cli.command, clock)),
+        Ok(cli) => ExitCode::from(dispatch(cli.command, spare, clock)),
         Err(error) => ExitCode::from(usage(&error)),
     }
+}
+
+/// A keeper made while the arguments are still being read. Without one the program is started as a keeper later.
+fn spare() -> Option<SpareKeeper> {
+    let keep = || {
+        // Its end is told by its events.
+        let _code: ExitCode = cosm_keeper::main();
+    };
+    SpareKeeper::fork(keep).ok().flatten()
 }
 
 fn usage(error: &clap::Error) -> u8 {
@@ -48,8 +63,8 @@ fn usage(error: &clap::Error) -> u8 {
     }
 }
 
-fn dispatch(command: args::Command, clock: timings::Clock) -> u8 {
-    match commands::run(command, clock) {
+fn dispatch(command: args::Command, spare: Option<SpareKeeper>, clock: timings::Clock) -> u8 {
+    match commands::run(command, spare, clock) {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => exit::of_signal(13),
         Err(error) => {

@@ -15,13 +15,14 @@ use crate::error::{Error, ErrorKind, Fault, Result};
 use crate::launch::{Kept, Launch, Order, c_path};
 use crate::list::{Filter, Page};
 use crate::sandbox::{Owned, Sandbox};
+use crate::spare::{self, SpareKeeper};
 use crate::status::{SandboxHandle, SandboxStatus};
 
 /// How often a replacement tries again when somebody else took the name in between.
 const REPLACE_TRIES: u32 = 5;
 
 /// Where everything is. Nothing here has a default: a library reads no environment.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct HostConfig {
     /// The state folder: the catalogue and the sandboxes' files.
     pub home: PathBuf,
@@ -29,6 +30,8 @@ pub struct HostConfig {
     pub runtime_dir: PathBuf,
     /// The `cosm` program, which is started as the keeper of each sandbox.
     pub program: PathBuf,
+    /// A keeper for the first sandbox, for a program that has made one; see [`SpareKeeper::fork`].
+    pub spare: Option<SpareKeeper>,
 }
 
 /// This machine, as far as one state folder goes. Cheap to clone.
@@ -40,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) home: Home,
     pub(crate) runtime: RuntimeDir,
     pub(crate) program: CString,
+    pub(crate) spare: spare::Place,
 }
 
 impl Host {
@@ -58,6 +62,7 @@ impl Host {
         Ok(Self(Arc::new(Shared {
             runtime: RuntimeDir::new(&config.runtime_dir, &home),
             program: c_path(&config.program)?,
+            spare: spare::Place::new(config.spare),
             home,
         })))
     }
@@ -451,6 +456,7 @@ mod tests {
             home: "/nonexistent/home".into(),
             runtime_dir: runtime.into(),
             program: "/nonexistent/cosm".into(),
+            spare: None,
         })
     }
 

@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 use cosm_base::{ErrorKind, SandboxId};
 use cosm_proto::frame::{self, HEADER};
 use cosm_proto::keeper::{Event, Plan, ReadyReport, Task, VERSION};
-use cosm_sys::spawn::{Spawn, Spawned, spawn};
+use cosm_sys::spawn::{Spawn, spawn};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use crate::error::{Error, Fault, Result};
 use crate::host::Shared;
+use crate::spare::SpareKeeper;
 use crate::wire;
 
 /// The hidden subcommand that makes the program a keeper.
 pub(crate) const SUBCOMMAND: &CStr = c"__keeper";
 /// The plan's descriptor in a keeper.
-const PLAN_FD: i32 = 3;
+pub(crate) const PLAN_FD: i32 = 3;
 /// The descriptor on which a keeper reports.
-const EVENTS_FD: i32 = 4;
+pub(crate) const EVENTS_FD: i32 = 4;
 /// The lease's descriptor in a keeper.
-const LEASE_FD: i32 = 5;
+pub(crate) const LEASE_FD: i32 = 5;
 /// A keeper that says nothing for this much longer than a boot may take is lost.
 const SLACK: Duration = Duration::from_secs(15);
 
@@ -75,8 +76,11 @@ impl Launch {
                 .hint("scripts, environment and mounts may have 1 MiB in all")
         })?;
         let failed = Error::os("starting the keeper");
-        let (keeper, events, lease) =
-            spawn_keeper(&host.program, &bytes[HEADER..], order.leased).map_err(failed)?;
+        let (keeper, events, lease) = match host.spare.take() {
+            Some(spare) => order_keeper(spare, &bytes[HEADER..], order.leased),
+            None => spawn_keeper(&host.program, &bytes[HEADER..], order.leased),
+        }
+        .map_err(failed)?;
         Ok(Self {
             name: order.name.to_owned(),
             events,
@@ -141,7 +145,24 @@ fn spawn_keeper(
     ours.set_nonblocking(true)?;
     let events = UnixStream::from_std(ours)?;
     let lease = lease.map(|(_, writer)| OwnedFd::from(writer));
-    Ok((Keeper::new(spawned)?, events, lease))
+    Ok((Keeper::new(spawned.pidfd)?, events, lease))
+}
+
+fn order_keeper(
+    spare: SpareKeeper,
+    plan: &[u8],
+    leased: bool,
+) -> io::Result<(Keeper, UnixStream, Option<OwnedFd>)> {
+    let plan = cosm_sys::memfd::sealed(c"cosm-plan", plan)?;
+    let lease = leased.then(io::pipe).transpose()?;
+    spare.order(
+        plan.as_fd(),
+        lease.as_ref().map(|(reader, _)| reader.as_fd()),
+    )?;
+    spare.socket.set_nonblocking(true)?;
+    let events = UnixStream::from_std(spare.socket)?;
+    let lease = lease.map(|(_, writer)| OwnedFd::from(writer));
+    Ok((Keeper::new(spare.pidfd)?, events, lease))
 }
 
 /// A keeper process, which is a child of this one and is reaped when it ends.
@@ -151,12 +172,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    fn new(spawned: Spawned) -> io::Result<Self> {
+    fn new(pidfd: OwnedFd) -> io::Result<Self> {
         #[expect(
             deprecated,
             reason = "an OwnedFd stays open and its own, so this is sound; its successor is unsafe"
         )]
-        let pidfd = AsyncFd::with_interest(spawned.pidfd, tokio::io::Interest::READABLE)?;
+        let pidfd = AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE)?;
         let (told, end) = tokio::sync::watch::channel(false);
         tokio::spawn(async move {
             // An error here would mean that the descriptor is no pidfd; the child stays a zombie until this process

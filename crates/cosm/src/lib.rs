@@ -8,6 +8,7 @@
 //!     home: "/home/me/.local/share/cosm".into(),
 //!     runtime_dir: "/run/user/1000/cosm".into(),
 //!     program: "/usr/local/bin/cosm".into(),
+//!     spare: None,
 //! })?;
 //! let sandbox = Sandbox::builder(&host, "box").memory("512m").create().await?;
 //! let output = sandbox.exec("uname", ["-a"]).await?;
@@ -20,7 +21,7 @@
 //! which is started as the keeper of each sandbox. A sandbox ends with the value that created it, or with the process;
 //! [`SandboxBuilder::persistent`] lets it live on. Everything needs a tokio runtime with I/O and time enabled.
 //!
-//! What this crate may use of `cosm-sys` is `spawn`, `memfd` and `process::wait` alone: starting keepers.
+//! What this crate may use of `cosm-sys` is what starts keepers: `spawn`, `process`, `memfd` and `scm`.
 
 mod builder;
 mod catalogue;
@@ -34,6 +35,7 @@ mod launch;
 mod list;
 mod logs;
 mod sandbox;
+mod spare;
 mod status;
 mod wire;
 
@@ -58,4 +60,5 @@ pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView,
 pub use list::{Filter, Page};
 pub use logs::{LogOptions, LogPiece, LogStream, Logs};
 pub use sandbox::Sandbox;
+pub use spare::SpareKeeper;
 pub use status::{SandboxHandle, SandboxStatus, UnknownStatus};

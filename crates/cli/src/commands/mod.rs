@@ -18,7 +18,7 @@ mod run;
 mod shell;
 mod wait;
 
-use cosm::{ExecStatus, ExitStatus, Filter, Host, SandboxStatus};
+use cosm::{ExecStatus, ExitStatus, Filter, Host, SandboxStatus, SpareKeeper};
 use cosm_base::exit;
 
 use crate::args::{Command, Selection};
@@ -32,9 +32,9 @@ use crate::timings::Clock;
 ///
 /// # Errors
 /// What went wrong.
-pub(crate) fn run(command: Command, clock: Clock) -> Result<u8> {
+pub(crate) fn run(command: Command, spare: Option<SpareKeeper>, clock: Clock) -> Result<u8> {
     match command {
-        Command::Run(args) => run::run(*args, clock),
+        Command::Run(args) => run::run(*args, spare, clock),
         Command::Create(args) => create::run(*args),
         Command::Start(args) => life::start(args),
         Command::Stop(args) => life::stop(args),

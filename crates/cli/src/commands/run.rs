@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use cosm::spec::Lifetime;
-use cosm::{ExecOptions, Host, Sandbox, SandboxSpec};
+use cosm::{ExecOptions, Host, Sandbox, SandboxSpec, SpareKeeper};
 use cosm_base::exit;
 
 use crate::args::RunArgs;
+use crate::environment;
 use crate::error::Result;
 use crate::hints;
 use crate::output;
@@ -24,7 +25,7 @@ struct Run {
     timings: bool,
 }
 
-pub(super) fn run(args: RunArgs, mut clock: Clock) -> Result<u8> {
+pub(super) fn run(args: RunArgs, spare: Option<SpareKeeper>, mut clock: Clock) -> Result<u8> {
     clock.lap("reading the arguments");
     let ephemeral = args.sandbox.name.is_none() || args.rm;
     let (detach, timings) = (args.detach, args.timings);
@@ -44,7 +45,8 @@ pub(super) fn run(args: RunArgs, mut clock: Clock) -> Result<u8> {
         command.push(spec.shell.clone().unwrap_or_else(|| "/bin/sh".into()));
         (stdio.interactive, stdio.tty) = (true, true);
     }
-    let host = super::host()?;
+    // One that lives on is known by its own name in lists of processes.
+    let host = environment::host_with(spare.filter(|_| !detach))?;
     if detach {
         spec.command = Some(command);
         spec.lifetime = Lifetime::Persistent;

@@ -188,7 +188,13 @@ fn the_terminal_is_restored_by_a_signal() {
         *pid == own || cosm_sys::procfs::stat(*pid).is_ok_and(|stat| stat.parent == own)
     };
     let pids = cosm_sys::procfs::pids().expect("proc");
-    let program = pids.into_iter().find(|pid| is_below(pid) && is_it(pid));
+    // The keeper leads a session and has these arguments, too, but has no terminal.
+    let has_terminal = |pid: &i32| {
+        std::fs::read_link(format!("/proc/{pid}/fd/0")).is_ok_and(|p| p.starts_with("/dev/pts"))
+    };
+    let program = pids
+        .into_iter()
+        .find(|pid| is_below(pid) && is_it(pid) && has_terminal(pid));
     let pid = program
         .and_then(rustix::process::Pid::from_raw)
         .expect("the program runs");
