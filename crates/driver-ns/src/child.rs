@@ -173,13 +173,13 @@ fn build(
     for (index, step) in tree.steps.iter().enumerate() {
         take(step, mounts).map_err(with(Stage::Step, index))?;
     }
-    if tree.read_only_root || tree.no_suid_root {
+    for path in &tree.sealed {
         let attributes = Attributes {
-            read_only: tree.read_only_root,
-            no_suid: tree.no_suid_root,
+            read_only: true,
+            no_suid: true,
             ..Attributes::default()
         };
-        seal(c"/", attributes).map_err(at(Stage::ReadOnlyRoot))?;
+        seal(path, attributes).map_err(at(Stage::ReadOnlyRoot))?;
     }
     rustix::system::sethostname(confine.host_name).map_err(at(Stage::HostName))?;
     wait_for_parent(line)?;

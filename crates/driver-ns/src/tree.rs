@@ -109,8 +109,8 @@ pub(crate) struct Tree {
     pub base_inodes: CString,
     pub binds: Vec<Bind>,
     pub steps: Vec<Step>,
-    pub read_only_root: bool,
-    pub no_suid_root: bool,
+    /// Mounts that become read-only at the end.
+    pub sealed: Vec<CString>,
 }
 
 impl Step {

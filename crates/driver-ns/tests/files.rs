@@ -355,3 +355,49 @@ fn an_image_that_is_none_is_an_error() {
         assert!(error.to_string().starts_with(wanted), "{error}");
     }
 }
+
+#[test]
+fn a_restricted_guest_writes_only_where_nothing_is_kept() {
+    as_root_and_user(
+        "a_restricted_guest_writes_only_where_nothing_is_kept",
+        || {
+            let outer = tempfile::tempdir().expect("a temporary folder");
+            let image = busybox_image();
+            let mut cases = vec![(ImageSource::Host, None)];
+            let data = |name: &str| {
+                let data = outer.path().join(name);
+                std::fs::create_dir(&data).expect("mkdir");
+                Some(data)
+            };
+            cases.push((ImageSource::Host, data("host")));
+            if let Some(image) = &image {
+                cases.push((ImageSource::Folder(image.path().into()), None));
+                cases.push((ImageSource::Folder(image.path().into()), data("image")));
+            }
+            for (image, data) in cases {
+                let spec = SandboxSpec {
+                    image,
+                    profile: Profile::Restricted,
+                    ..SandboxSpec::default()
+                };
+                let guest = start_with(
+                    spec,
+                    Options {
+                        data: data.clone(),
+                        ..Options::default()
+                    },
+                );
+                for path in ["/x", "/etc/x", "/etc/passwd", "/dev/x", "/usr/x", "/bin/x"] {
+                    guest.fails(&format!("echo x >> {path}"));
+                }
+                guest.ok("touch /tmp/x /var/tmp/x /run/x /dev/shm/x && echo x > /dev/null");
+                let ids = guest.facts.ids.clone();
+                guest.stop();
+                if let Some(data) = data {
+                    block(cosm_driver_ns::NsDriver::new().remove_tree(&data, ids.as_ref()))
+                        .expect("removed");
+                }
+            }
+        },
+    );
+}

@@ -119,7 +119,7 @@ fn processors_are_shared_out() {
         guest.run("timeout 1 sh -c 'while :; do :; done'");
         let used = guest.guest.usage().cpu_us.expect("counted") - before;
         let share = used as f64 / begun.elapsed().as_micros() as f64;
-        assert!((0.05..0.4).contains(&share), "{share} of a processor");
+        assert!(used > 0 && share < 0.4, "{share} of a processor");
         guest.stop();
     });
 }
@@ -162,7 +162,7 @@ fn what_a_killed_keeper_left_is_reaped() {
 fn usage_is_counted_without_groups() {
     as_root_and_user("usage_is_counted_without_groups", || {
         let guest = support::start(SandboxSpec::default());
-        guest.run("timeout 0.3 sh -c 'while :; do :; done'; sleep 10 > /dev/null 2>&1 &");
+        guest.run("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 10 > /dev/null 2>&1 &");
         let usage = guest.guest.usage();
         assert!(usage.cpu_us.is_some_and(|us| us >= 30_000), "{usage:?}");
         assert!(usage.pids.is_some_and(|n| n >= 2), "{usage:?}");

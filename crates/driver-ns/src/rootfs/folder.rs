@@ -4,13 +4,13 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
 use cosm_driver::{LaunchError, LaunchPhase, Upper};
-use cosm_spec::Limit;
+use cosm_spec::{Limit, Profile};
 use cosm_sys::idmap::Extent;
 use cosm_sys::mount::{Attributes, FsOption, new_filesystem};
 
 use super::{Builder, PLAIN, common, failed, path_text, show, text};
 use crate::host::Caller;
-use crate::tree::{Bind, Root, Source, Step};
+use crate::tree::{Bind, Filesystem, Root, Source, Step};
 
 /// A guest's own root in an image may have set-user-id programs; the mount forbids devices.
 const IMAGE: Attributes = Attributes {
@@ -64,6 +64,20 @@ pub(super) fn image(builder: &mut Builder<'_>, path: &Path) -> Result<Root, Laun
     common::dev(builder, true);
     common::proc_and_sys(builder);
     identity(builder);
+    if builder.site.plan.spec.profile == Profile::Restricted {
+        for path in ["/tmp", "/run", "/var/tmp"] {
+            builder.step(Step::Place {
+                path: text(path),
+                folder: true,
+            });
+            let kind = Filesystem::Memory {
+                size: text("64m"),
+                mode: text("1777"),
+            };
+            builder.own(kind, text(path), PLAIN, false);
+        }
+        builder.sealed.extend([text("/"), text("/dev")]);
+    }
     Ok(root)
 }
 

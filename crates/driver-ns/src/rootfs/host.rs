@@ -33,7 +33,7 @@ const PRIVATE: [(&str, u32); 13] = [
 ];
 
 /// What a restricted guest, whose root is read-only, can still write to.
-const WRITABLE: [&str; 5] = ["/tmp", "/home", "/root", "/run", "/var/tmp"];
+const WRITABLE: [&str; 6] = ["/tmp", "/home", "/root", "/run", "/var/tmp", "/dev/shm"];
 
 pub(super) fn image(builder: &mut Builder<'_>) -> Result<Root, LaunchError> {
     let on_disk = builder.site.upper == Upper::Folders;
@@ -59,6 +59,10 @@ pub(super) fn image(builder: &mut Builder<'_>) -> Result<Root, LaunchError> {
                 path: text(path),
                 attributes: PLAIN,
             });
+        }
+        builder.sealed.push(text("/"));
+        if on_disk {
+            builder.sealed.extend([text("/etc"), text("/dev")]);
         }
     }
     Ok(root)

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use cosm_driver::{LaunchError, LaunchPhase, LaunchPlan, Upper};
-use cosm_spec::{Defaults, ImageSource, Limit, Profile};
+use cosm_spec::{Defaults, ImageSource, Limit};
 use cosm_sys::mount::Attributes;
 
 use crate::host::{Caller, Host};
@@ -53,6 +53,8 @@ pub(crate) struct Builder<'a> {
     pub site: &'a Site<'a>,
     pub binds: Vec<Bind>,
     pub steps: Vec<Step>,
+    /// Mounts that become read-only and lose set-user-id once all is in place.
+    pub sealed: Vec<CString>,
 }
 
 /// Makes the tree.
@@ -61,6 +63,7 @@ pub(crate) fn tree(site: &Site<'_>) -> Result<Tree, LaunchError> {
         site,
         binds: Vec::with_capacity(32),
         steps: Vec::with_capacity(128),
+        sealed: Vec::new(),
     };
     let root = match &site.plan.spec.image {
         ImageSource::Folder(path) => folder::image(&mut builder, path.as_path())?,
@@ -79,7 +82,6 @@ pub(crate) fn tree(site: &Site<'_>) -> Result<Tree, LaunchError> {
     } else {
         SMALL
     };
-    let restricted = site.plan.spec.profile == Profile::Restricted;
     Ok(Tree {
         root,
         base_size: text(&size.to_string()),
@@ -87,8 +89,7 @@ pub(crate) fn tree(site: &Site<'_>) -> Result<Tree, LaunchError> {
         base_inodes: text(&(size / 4096).clamp(4096, 4 << 20).to_string()),
         binds: builder.binds,
         steps: builder.steps,
-        read_only_root: restricted,
-        no_suid_root: restricted,
+        sealed: builder.sealed,
     })
 }
 
