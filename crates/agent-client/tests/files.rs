@@ -483,7 +483,7 @@ async fn a_tree_that_changes_while_it_is_copied_does_no_harm() {
     };
     let swapper = std::thread::spawn(swap);
     let mut copied = 0;
-    for round in 0..60 {
+    for round in 0..15 {
         // Inward: the host's tree is what changes.
         let to = place.join(format!("copy{round}"));
         let result = files.copy_in(&tree, false, &to).await;
@@ -501,7 +501,7 @@ async fn a_tree_that_changes_while_it_is_copied_does_no_harm() {
     }
     stop.send(()).expect("it runs");
     swapper.join().expect("join");
-    eprintln!("{copied} of 60 copies met no change that made them fail");
+    eprintln!("{copied} of 15 copies met no change that made them fail");
 }
 
 #[tokio::test]

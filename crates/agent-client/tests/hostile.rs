@@ -369,3 +369,26 @@ async fn the_agent_refuses_what_it_has_no_process_for() {
     assert!(matches!(&error, AgentError::Refused(_)), "{error:?}");
     assert_eq!(error.errno(), Some(rustix::io::Errno::AGAIN.raw_os_error()));
 }
+
+#[tokio::test]
+async fn the_agent_endures_running_out_of_descriptors() {
+    let agent = Agent::start();
+    let limit = |limit: &str| {
+        let pid = agent.pid().to_string();
+        let set = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, limit])
+            .status();
+        set.is_ok_and(|status| status.success())
+    };
+    if !limit("--nofile=5:1024") {
+        eprintln!("skipped: no prlimit program here");
+        return;
+    }
+    let impatient = agent.client.clone().with_deadlines(impatient());
+    assert!(matches!(
+        impatient.ping().await,
+        Err(AgentError::Silent { .. })
+    ));
+    assert!(limit("--nofile=1024:1024"));
+    agent.client.ping().await.expect("it tries again");
+}

@@ -278,3 +278,75 @@ async fn no_zombies_stay() {
         .expect("ps");
     assert_eq!(String::from_utf8_lossy(&children.stdout).trim(), "");
 }
+
+#[tokio::test]
+async fn a_killed_handler_takes_its_command_along() {
+    let agent = Agent::start();
+    let session = agent
+        .client
+        .exec(shell("exec sleep 1000.95"))
+        .await
+        .expect("start");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", session.pid)).expect("it runs");
+    let handler = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().nth(1))
+        .expect("a parent");
+    assert_ne!(handler, agent.pid().to_string());
+    let killed = std::process::Command::new("kill")
+        .args(["-9", handler])
+        .status()
+        .expect("kill");
+    assert!(killed.success());
+    assert!(matches!(
+        session.output.collect(0).await,
+        Err(cosm_agent_client::AgentError::Lost)
+    ));
+    assert!(gone("1000.95").await);
+    agent.client.ping().await.expect("others took no notice");
+}
+
+#[tokio::test]
+async fn a_cgroup_of_its_own_where_there_is_one_to_be_had() {
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("/proc/mounts");
+    let mount = mounts.lines().find_map(|line| {
+        line.contains(" cgroup2 ")
+            .then(|| line.split(' ').nth(1))
+            .flatten()
+    });
+    let place = mount.map(|mount| {
+        std::path::Path::new(mount).join(format!("agent-test-{}", std::process::id()))
+    });
+    let Some(place) = place.filter(|place| std::fs::create_dir(place).is_ok()) else {
+        eprintln!("skipped: no cgroup v2 folder to make one in");
+        return;
+    };
+    let text = place.to_str().expect("UTF-8").as_bytes().to_vec();
+    let agent = Agent::start_with(&cosm_proto::agent::AgentBoot {
+        cgroup: Some(text),
+        ..common::boot()
+    });
+    let done = run(
+        &agent,
+        shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; cat /proc/self/cgroup"),
+    )
+    .await;
+    let usage = done.exit.report.usage;
+    assert_eq!(usage.source, cosm_proto::agent::UsageSource::Cgroup);
+    assert!(usage.user_us.is_some_and(|us| us > 1000), "{usage:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("/exec-"));
+    // What is left behind stays in it, and a time-out finds it there.
+    let mut start = shell("setsid sleep 1000.96 &");
+    start.timeout_ms = Some(400);
+    assert!(run(&agent, start).await.exit.report.leftovers);
+    assert!(gone("1000.96").await);
+    drop(agent);
+    for _ in 0..200 {
+        if std::fs::remove_dir(&place).is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("a command's cgroup was left behind");
+}

@@ -49,7 +49,7 @@ impl Stat {
     }
 }
 
-fn big(text: &[u8]) -> Option<u64> {
+pub(crate) fn big(text: &[u8]) -> Option<u64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
@@ -172,10 +172,15 @@ fn each_number(folder: &[u8], mut visit: impl FnMut(u32)) -> Result<()> {
 /// Reads a whole small file into `bytes`.
 pub(crate) fn read(path: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
     let file: OwnedFd = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    read_open(&file, bytes)
+}
+
+/// Reads a small open file to its end into `bytes`.
+pub(crate) fn read_open(file: &OwnedFd, bytes: &mut Vec<u8>) -> Result<()> {
     bytes.clear();
     loop {
         bytes.reserve(1024);
-        if rustix::io::read(&file, rustix::buffer::spare_capacity(bytes))? == 0 {
+        if rustix::io::read(file, rustix::buffer::spare_capacity(bytes))? == 0 {
             return Ok(());
         }
     }

@@ -50,7 +50,10 @@ impl Agent {
             fixed_user: true,
             ..boot()
         };
-        Self::start_by(&boot, "set -- --reuid 54398 --clear-groups; prlimit --nproc=1 --pid $$;")
+        Self::start_by(
+            &boot,
+            "set -- --reuid 54398 --clear-groups; prlimit --nproc=1 --pid $$;",
+        )
     }
 
     fn start_by(boot: &AgentBoot, first: &str) -> Self {

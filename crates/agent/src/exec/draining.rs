@@ -3,6 +3,7 @@
 use cosm_proto::agent::{ExitReport, ExitStatus, Usage, UsageSource};
 use cosm_sys_guest::{Reaped, signals};
 
+use super::cgroup::Cgroup;
 use crate::clock::Moment;
 
 /// Streams that were empty for this long after the command's end are held by somebody who does not write.
@@ -43,37 +44,47 @@ impl Draining {
         }
     }
 
-    pub(super) fn next_look(&self) -> Option<Moment> {
-        Some(self.empty_since?.after_ms(QUIET_MS))
+    /// When to look at the streams again: at once, until they have been seen empty.
+    pub(super) fn next_look(&self) -> Moment {
+        self.empty_since
+            .map_or_else(Moment::now, |since| since.after_ms(QUIET_MS))
     }
 
     pub(super) fn is_over(&self) -> bool {
-        let quiet = self.next_look().is_some_and(Moment::has_passed);
+        let quiet = self.empty_since.is_some() && self.next_look().has_passed();
         quiet || (self.owed == 0 && self.linger_until.has_passed())
     }
 
-    /// The report; who sent a kill and whether memory ran out is the caller's to add.
-    pub(super) fn report(&self, ended: &Reaped) -> ExitReport {
+    /// The report; what the handler itself did to it is the caller's to add.
+    pub(super) fn report(&self, ended: &Reaped, cgroup: Option<&Cgroup>) -> ExitReport {
         let status = match (ended.code, ended.signal) {
             (Some(code), _) => ExitStatus::Code(code),
             (None, signal) => ExitStatus::Signal(signal.unwrap_or(signals::KILL)),
         };
-        let used = ended.usage;
-        let usage = Usage {
-            source: UsageSource::Rusage,
-            user_us: Some(used.user_us),
-            system_us: Some(used.system_us),
-            peak_memory: Some(used.max_resident),
-            read_bytes: Some(used.read_bytes),
-            write_bytes: Some(used.write_bytes),
-            wall_us: self.wall_us,
+        let usage = match cgroup {
+            Some(cgroup) => cgroup.usage(self.wall_us),
+            None => waited_usage(ended, self.wall_us),
         };
+        let oom = cgroup.is_some_and(Cgroup::ran_out_of_memory);
         ExitReport {
             status,
             timed_out: false,
-            oom: false,
+            oom,
             leftovers: self.leftovers,
             usage,
         }
+    }
+}
+
+fn waited_usage(ended: &Reaped, wall_us: u64) -> Usage {
+    let used = ended.usage;
+    Usage {
+        source: UsageSource::Rusage,
+        user_us: Some(used.user_us),
+        system_us: Some(used.system_us),
+        peak_memory: Some(used.max_resident),
+        read_bytes: Some(used.read_bytes),
+        write_bytes: Some(used.write_bytes),
+        wall_us,
     }
 }

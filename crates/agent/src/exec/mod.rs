@@ -1,5 +1,6 @@
 //! Commands: everything between a request and its exit report.
 
+mod cgroup;
 mod command;
 mod draining;
 mod environment;
@@ -50,7 +51,7 @@ fn prepare(
     let command = command::Command::resolve(guest, start)?;
     let exits = tree::adopt_descendants()
         .map_err(|errno| failure(SpawnReason::ResourceLimit, errno, b"subreaper"))?;
-    spawn::spawn(&command, ours, theirs, exits)
+    spawn::spawn(&command, ours, theirs, exits, guest.boot.cgroup.as_deref())
 }
 
 fn failure(reason: SpawnReason, errno: Errno, subject: &[u8]) -> SpawnFailure {

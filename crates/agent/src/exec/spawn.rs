@@ -7,8 +7,12 @@ use cosm_sys_guest::{self as sys, Fork};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Resource, Rlimit, chdir, ioctl_tiocsctty, setrlimit, setsid};
+use rustix::process::{
+    Resource, Rlimit, Signal, chdir, ioctl_tiocsctty, set_parent_process_death_signal, setrlimit,
+    setsid,
+};
 
+use super::cgroup;
 use super::command::Command;
 use super::failure;
 use super::stdio::{self, Ours, Theirs};
@@ -52,6 +56,7 @@ pub(super) fn spawn(
     ours: Ours,
     theirs: Theirs,
     exits: OwnedFd,
+    cgroups: Option<&[u8]>,
 ) -> core::result::Result<Spawned, SpawnFailure> {
     let out = |errno| failure(SpawnReason::ResourceLimit, errno, command.program());
     let (verdict, speak) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(out)?;
@@ -60,7 +65,8 @@ pub(super) fn spawn(
         cwd: command.cwd.to_bytes().to_vec(),
         user: command.user_text.clone(),
     };
-    match sys::fork().map_err(out)? {
+    let (fork, cgroup) = cgroup::fork(cgroups).map_err(out)?;
+    match fork {
         Fork::Child => {
             let (stage, errno) = become_command(command, &theirs);
             let mut bytes = [stage as u8, 0, 0, 0, 0];
@@ -70,7 +76,7 @@ pub(super) fn spawn(
             sys::exit(127)
         }
         Fork::Parent(child) => Ok(Spawned {
-            tree: Tree::new(child, exits),
+            tree: Tree::new(child, exits, cgroup),
             ours,
             verdict,
             subjects,
@@ -118,6 +124,10 @@ fn become_command(command: &Command, theirs: &Theirs) -> (Stage, Errno) {
     }
     if let Err(errno) = command.user.assume() {
         return (Stage::User, errno);
+    }
+    // Set after the change of ids, which clears it: without its handler nobody would hold the command to anything.
+    if let Err(errno) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return (Stage::Prepare, errno);
     }
     if let Err(errno) = chdir(command.cwd.as_c_str()) {
         return (Stage::Cwd, errno);

@@ -165,7 +165,12 @@ impl Supervisor {
             watch(self.output.as_ref().filter(|_| room), idle, PollFlags::IN),
             watch(self.error.as_ref().filter(|_| room), idle, PollFlags::IN),
         ];
-        let draining = self.draining.as_ref().and_then(Draining::next_look);
+        // Without room there is nothing to look at: the host's turn comes first.
+        let draining = self
+            .draining
+            .as_ref()
+            .filter(|_| room)
+            .map(Draining::next_look);
         match poll(
             &mut wanted,
             until(&[self.deadline, self.oom_look, draining]).as_ref(),
@@ -348,9 +353,9 @@ impl Supervisor {
         let (Some(ended), Some(draining)) = (self.tree.ended(), &self.draining) else {
             return Err(Broken);
         };
-        let mut report = draining.report(ended);
+        let mut report = draining.report(ended, self.tree.cgroup());
         let by_others = report.status == ExitStatus::Signal(signals::KILL) && !self.killed;
-        report.oom = by_others
+        report.oom |= by_others
             && self
                 .oom_before
                 .is_some_and(|before| procs::oom_kills().is_some_and(|now| now > before));

@@ -12,6 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, getpid, set_child_subreaper};
 
+use super::cgroup::Cgroup;
 use crate::clock::{Moment, until};
 use crate::procs;
 
@@ -35,21 +36,28 @@ pub(super) struct Tree {
     main: Pid,
     exits: OwnedFd,
     ended: Option<Reaped>,
+    cgroup: Option<Cgroup>,
 }
 
 impl Tree {
     /// The tree whose root is `main`; `exits` is what [`adopt_descendants`] answered.
-    pub(super) const fn new(main: Pid, exits: OwnedFd) -> Self {
+    pub(super) const fn new(main: Pid, exits: OwnedFd, cgroup: Option<Cgroup>) -> Self {
         Self {
             main,
             exits,
             ended: None,
+            cgroup,
         }
     }
 
     /// The command's number.
     pub(super) const fn main(&self) -> i32 {
         self.main.as_raw_nonzero().get()
+    }
+
+    /// The command's own cgroup, where it has one.
+    pub(super) const fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
     }
 
     /// Readable when somebody ended.
@@ -117,6 +125,9 @@ impl Tree {
     }
 
     fn kill_once(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
         let mut stopped = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
             let Ok(found) = procs::descendants(getpid()) else {
