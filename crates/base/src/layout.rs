@@ -60,6 +60,10 @@ impl SandboxDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+    /// What is known of a passing sandbox, which has no row in the catalogue.
+    pub fn passing(&self) -> PathBuf {
+        self.path.join("passing")
+    }
     /// The phase record, replaced as a whole by the keeper.
     pub fn phase(&self) -> PathBuf {
         self.path.join("phase.json")

@@ -28,6 +28,7 @@ pub(crate) async fn erase(
 ) -> Result<(), Failure> {
     sockets(context)?;
     match catalogue {
+        None if cosm_state::is_passing_dir(&context.dir) => {}
         Some(catalogue) => catalogue.remove(context.id).map_err(failure::state)?,
         None if context.home.catalogue().exists() => Catalogue::open(&context.home)
             .and_then(|mut catalogue| catalogue.remove(context.id))

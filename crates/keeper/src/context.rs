@@ -57,6 +57,11 @@ impl Context {
         })
     }
 
+    /// Takes a range of ids for a passing sandbox until this process ends; `None` when there is none left.
+    pub(crate) fn take_slot(&self) -> Result<Option<u32>, Failure> {
+        cosm_state::take_passing_slot(&self.locks, &self.home, &self.ids).map_err(failure::state)
+    }
+
     /// Lets go of the sandbox. Nothing of it may be touched after this.
     pub(crate) fn let_go(&self) {
         if let Err(error) = self.locks.unlock(self.id.lock_offset()) {

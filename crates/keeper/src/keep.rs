@@ -44,7 +44,7 @@ pub(crate) async fn carry_out(
         Task::Create {
             spec, run, start, ..
         } => {
-            let begun = start::create(driver, &context, &spec, run, &mut timings).await;
+            let begun = start::create(driver, &context, &spec, run, start, &mut timings).await;
             if !start {
                 let made = match begun {
                     Ok(begun) => leave_created(driver, &context, begun).await,

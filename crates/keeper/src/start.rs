@@ -44,11 +44,12 @@ pub(crate) async fn create(
     context: &Context,
     stored: &[u8],
     run: RunId,
+    started: bool,
     timings: &mut Timings,
 ) -> Result<Begun, Failure> {
     let spec = read_spec(stored)?;
     let mut catalogue = None;
-    let failure = match make(context, &spec, stored, &mut catalogue, timings) {
+    let failure = match make(context, &spec, stored, started, &mut catalogue, timings) {
         Ok(id_slot) => {
             return Ok(Begun {
                 record: PhaseRecord::starting(run, clock::now_ms(), true),
@@ -93,6 +94,7 @@ fn make(
     context: &Context,
     spec: &SandboxSpec,
     stored: &[u8],
+    started: bool,
     entered: &mut Option<Catalogue>,
     timings: &mut Timings,
 ) -> Result<Option<u32>, Failure> {
@@ -106,6 +108,11 @@ fn make(
         .mode(0o700)
         .create(context.dir.path())
         .map_err(failure::os("making the sandbox's folder"))?;
+    if started && let Some(id_slot) = pass(context, spec, stored)? {
+        write_scripts(context, spec).map_err(failure::os("writing the scripts"))?;
+        timings.mark("entering the sandbox");
+        return Ok(id_slot);
+    }
     let mut catalogue = Catalogue::open(&context.home).map_err(failure::state)?;
     if !keeps_data(spec) {
         catalogue.dont_wait_for_disk().map_err(failure::state)?;
@@ -126,6 +133,28 @@ fn make(
     timings.mark("entering the sandbox");
     write_scripts(context, spec).map_err(failure::os("writing the scripts"))?;
     Ok(reserved.id_slot)
+}
+
+/// Enters a passing sandbox, which leaves the catalogue alone. `None` for all others: also for a passing one of root's
+/// when the locks for its range of ids are all taken.
+fn pass(
+    context: &Context,
+    spec: &SandboxSpec,
+    stored: &[u8],
+) -> Result<Option<Option<u32>>, Failure> {
+    if !cosm_state::is_passing(context.id, spec) {
+        return Ok(None);
+    }
+    let id_slot = match Context::is_root() {
+        false => None,
+        true => match context.take_slot()? {
+            None => return Ok(None),
+            taken => taken,
+        },
+    };
+    cosm_state::enter_passing(&context.dir, stored, clock::now_ms(), id_slot)
+        .map_err(failure::state)?;
+    Ok(Some(id_slot))
 }
 
 fn write_scripts(context: &Context, spec: &SandboxSpec) -> io::Result<()> {

@@ -88,7 +88,7 @@ impl Catalogue {
             None => None,
             Some(ids) => {
                 let taken = taken_slots(&transaction).map_err(doing(failed))?;
-                let chosen = slots::choose(&ids, &self.home, &taken);
+                let chosen = slots::choose(&slots::for_catalogue(&ids), &self.home, &taken);
                 Some(chosen.ok_or(StateError::NoSlots { count: ids.count })?)
             }
         };

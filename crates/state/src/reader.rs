@@ -1,8 +1,6 @@
 //! The state as everybody but keepers sees it: nothing is made or changed by looking.
 
 use std::cell::OnceCell;
-use std::fs;
-use std::io;
 
 use cosm_base::{Home, SandboxId, SandboxName};
 use rusqlite::Connection;
@@ -10,7 +8,7 @@ use rusqlite::Connection;
 use crate::lookup::{self, Filter, Found, Page, RunRow, SandboxRow};
 use crate::phase::{Phase, PhaseRecord};
 use crate::status::{Liveness, SandboxStatus};
-use crate::{StateError, schema};
+use crate::{StateError, passing, schema};
 
 /// Looks at the state of one state folder. Cheap to make; what it needs it opens when first asked. Not to be used in a
 /// keeper, see [`Liveness`].
@@ -64,7 +62,13 @@ impl Reader {
     /// # Errors
     /// [`StateError::Newer`], [`StateError::Damaged`], [`StateError::Database`], as for all questions here.
     pub fn by_name(&self, name: &SandboxName) -> Result<Option<SandboxRow>, StateError> {
-        Ok(self.ask(|db| lookup::by_name(db, name))?.flatten())
+        if let Some(row) = self.ask(|db| lookup::by_name(db, name))?.flatten() {
+            return Ok(Some(row));
+        }
+        match name.as_str().parse() {
+            Ok(id) => passing::read(&self.home, id),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The sandbox with this id.
@@ -72,7 +76,10 @@ impl Reader {
     /// # Errors
     /// As [`Reader::by_name`].
     pub fn by_id(&self, id: SandboxId) -> Result<Option<SandboxRow>, StateError> {
-        Ok(self.ask(|db| lookup::by_id(db, id))?.flatten())
+        match passing::read(&self.home, id)? {
+            Some(row) => Ok(Some(row)),
+            None => Ok(self.ask(|db| lookup::by_id(db, id))?.flatten()),
+        }
     }
 
     /// The sandbox with this name, with this id, or with an id that starts like this (4 characters at least).
@@ -80,9 +87,21 @@ impl Reader {
     /// # Errors
     /// As [`Reader::by_name`]; [`StateError::Ambiguous`].
     pub fn find(&self, text: &str) -> Result<Option<SandboxRow>, StateError> {
-        match self.ask(|db| lookup::find(db, text))? {
-            Some(Found::One(row)) => Ok(Some(*row)),
-            Some(Found::None) | None => Ok(None),
+        let entered = match self.ask(|db| lookup::find(db, text))? {
+            Some(Found::One(row)) if row.name.as_str() == text => return Ok(Some(*row)),
+            Some(Found::One(row)) => Some(*row),
+            Some(Found::None) | None => None,
+        };
+        if text.len() < 4 {
+            return Ok(entered);
+        }
+        let mut found = passing::with_prefix(&self.home, text)?;
+        found.extend(entered);
+        match (found.pop(), found.pop()) {
+            (found, None) => Ok(found),
+            (_, Some(_)) => Err(StateError::Ambiguous {
+                prefix: text.to_owned(),
+            }),
         }
     }
 
@@ -91,9 +110,18 @@ impl Reader {
     /// # Errors
     /// As [`Reader::by_name`].
     pub fn list(&self, filter: &Filter, page: Page) -> Result<Vec<SandboxRow>, StateError> {
-        Ok(self
-            .ask(|db| lookup::list(db, filter, page))?
-            .unwrap_or_default())
+        let limit = page.limit as usize;
+        let mut rows = passing::list(&self.home, filter, page.before)?;
+        if rows.len() < limit {
+            let rest = Page {
+                before: page.before,
+                limit: page.limit - rows.len() as u32,
+            };
+            let entered = self.ask(|db| lookup::list(db, filter, rest))?;
+            rows.extend(entered.unwrap_or_default());
+        }
+        rows.truncate(limit);
+        Ok(rows)
     }
 
     /// The latest runs of a sandbox, newest first.
@@ -140,17 +168,7 @@ impl Reader {
     /// As [`Reader::by_name`] and [`Liveness::status`].
     pub fn leftovers(&self) -> Result<Vec<SandboxId>, StateError> {
         let mut found = Vec::new();
-        let folders = match fs::read_dir(self.home.sandboxes()) {
-            Ok(folders) => folders,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-            Err(error) => return Err(StateError::io("reading", self.home.sandboxes())(error)),
-        };
-        for folder in folders {
-            let folder = folder.map_err(StateError::io("reading", self.home.sandboxes()))?;
-            let name = folder.file_name();
-            let Some(id) = name.to_str().and_then(|n| n.parse::<SandboxId>().ok()) else {
-                continue;
-            };
+        for id in passing::ids(&self.home)? {
             if self.is_leftover(id)? {
                 found.push(id);
             }
@@ -170,7 +188,7 @@ impl Reader {
         // A keeper removes this record once its run is cleaned up, before it lets go.
         let unreaped = self.home.sandbox(id).run_record().exists();
         let leftover = unreaped
-            || match self.by_id(id)? {
+            || match self.ask(|db| lookup::by_id(db, id))?.flatten() {
                 None => self.home.sandbox(id).path().exists(),
                 Some(row) => match PhaseRecord::read(&self.home.sandbox(id))? {
                     None => true,

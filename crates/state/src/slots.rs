@@ -18,8 +18,17 @@ pub fn first_id(slots: &IdSlots, slot: u32) -> Option<u32> {
     first.checked_add(SLOT_SIZE).map(|_| first)
 }
 
-/// A slot that is not taken. State folders start at different places, so that the sandboxes of two of them seldom meet.
-pub(crate) fn choose(slots: &IdSlots, home: &Home, taken: &HashSet<u32>) -> Option<u32> {
+/// The slots that the catalogue gives away; the others are for passing sandboxes, whose slots are locks.
+pub(crate) const fn for_catalogue(slots: &IdSlots) -> IdSlots {
+    IdSlots {
+        first: slots.first,
+        count: slots.count - slots.count / 2,
+    }
+}
+
+/// Where a state folder starts to look among so many. Different ones start at different places, so that the sandboxes
+/// of two of them seldom meet.
+pub(crate) fn start(home: &Home, count: u32) -> u32 {
     use std::os::unix::ffi::OsStrExt as _;
     let hash = home
         .root()
@@ -29,8 +38,13 @@ pub(crate) fn choose(slots: &IdSlots, home: &Home, taken: &HashSet<u32>) -> Opti
         .fold(0x811c_9dc5_u32, |h, b| {
             (h ^ u32::from(*b)).wrapping_mul(0x0100_0193)
         });
-    let start = u64::from(hash.checked_rem(slots.count)?);
-    (start..start + u64::from(slots.count))
+    hash.checked_rem(count).unwrap_or(0)
+}
+
+/// A slot that is not taken.
+pub(crate) fn choose(slots: &IdSlots, home: &Home, taken: &HashSet<u32>) -> Option<u32> {
+    let first = u64::from(start(home, slots.count));
+    (first..first + u64::from(slots.count))
         .filter_map(|slot| u32::try_from(slot % u64::from(slots.count)).ok())
         .find(|slot| !taken.contains(slot) && first_id(slots, *slot).is_some())
 }
