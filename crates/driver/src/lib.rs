@@ -5,6 +5,8 @@
 
 mod capabilities;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod guest;
 mod plan;
 mod record;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cosm_base::{Home, RunId, RuntimeDir, SandboxId};
+use cosm_driver::{Driver as _, Support};
 use cosm_proto::agent::{ExecStart, ExitReport, Stdio};
 use cosm_proto::frame::{self, HEADER, Kind};
 use cosm_proto::keeper::{
@@ -22,11 +23,14 @@ use serde::de::DeserializeOwned;
 
 /// The first argument of this program where it plays a creator.
 pub(crate) const HELPER: &str = "__creator";
+/// The first argument of this program where it is a keeper of guests that are not isolated.
+pub(crate) const FAKE: &str = "__keeper-fake";
 /// Nothing here takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
+    pub(crate) fake: bool,
     pub(crate) home: Home,
     pub(crate) runtime: RuntimeDir,
 }
@@ -53,15 +57,16 @@ fn random() -> [u8; 8] {
     bytes
 }
 
-/// A persistent sandbox with this name that ends quickly when it is stopped.
-pub(crate) fn spec(name: &str) -> SandboxSpec {
-    let mut spec = SandboxSpec {
-        name: Some(name.parse().expect("a name")),
-        lifetime: Lifetime::Persistent,
-        ..SandboxSpec::default()
-    };
-    spec.timeouts.stop = Duration::from_secs(3);
-    spec
+/// Whether guests can be started here.
+pub(crate) fn namespaces_work() -> Result<(), String> {
+    match cosm_driver_ns::NsDriver::new()
+        .capabilities()
+        .launch
+        .clone()
+    {
+        Support::Yes { .. } => Ok(()),
+        Support::No { why, .. } => Err(why),
+    }
 }
 
 pub(crate) fn shell(script: &str) -> Vec<cosm_base::ByteString> {
@@ -69,18 +74,46 @@ pub(crate) fn shell(script: &str) -> Vec<cosm_base::ByteString> {
 }
 
 impl Bench {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(fake: bool) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("ck")
             .tempdir()
             .expect("a temporary folder");
         let home = Home::new(folder.path().join("home"));
         let runtime = RuntimeDir::new(&folder.path().join("run"), &home);
+        std::fs::create_dir(folder.path().join("place")).expect("a folder");
         Self {
             folder,
+            fake,
             home,
             runtime,
         }
+    }
+
+    /// Whether this trial can't be done here, which is said.
+    pub(crate) fn needs_namespaces(&self, trial: &str) -> bool {
+        if self.fake {
+            println!("fake/{trial}: skipped, it needs a guest that is isolated");
+        }
+        self.fake
+    }
+
+    /// A persistent sandbox with this name that ends quickly when it is stopped. `$PLACE` is a folder that the guest may
+    /// write to and that it finds again.
+    pub(crate) fn spec(&self, name: &str) -> SandboxSpec {
+        let place = match self.fake {
+            true => self.folder.path().join("place"),
+            false => PathBuf::from("/root"),
+        };
+        let place = place.into_os_string().into_encoded_bytes();
+        let mut spec = SandboxSpec {
+            name: Some(name.parse().expect("a name")),
+            lifetime: Lifetime::Persistent,
+            env: vec![("PLACE".into(), place.into())],
+            ..SandboxSpec::default()
+        };
+        spec.timeouts.stop = Duration::from_secs(3);
+        spec
     }
 
     /// The state folder of a creator that another process plays.
@@ -96,7 +129,7 @@ impl Bench {
     }
 
     pub(crate) fn keeper(&self, id: SandboxId, task: Task, leased: bool) -> Keeper {
-        start_keeper(&self.home, &self.runtime, id, task, leased)
+        start_keeper(&self.home, &self.runtime, id, task, leased, self.fake)
     }
 
     /// Starts a sandbox; with `Lifetime::Leased` it hangs on this process.
@@ -272,6 +305,7 @@ pub(crate) fn start_keeper(
     id: SandboxId,
     task: Task,
     leased: bool,
+    fake: bool,
 ) -> Keeper {
     let plan = Plan {
         version: VERSION,
@@ -300,7 +334,7 @@ pub(crate) fn start_keeper(
     let program = CString::new(program.as_os_str().as_bytes()).expect("a path");
     let process = spawn(&Spawn {
         program: &program,
-        args: &[c"keeper", c"__keeper"],
+        args: &[c"keeper", if fake { c"__keeper-fake" } else { c"__keeper" }],
         env: &[],
         fds: &fds,
         workdir: Some(c"/"),

@@ -12,7 +12,7 @@ use cosm_spec::{Lifetime, SandboxSpec};
 use cosm_state::SandboxStatus;
 
 use crate::Trial;
-use crate::bench::{Bench, HELPER, id, read, run_id, shell, spec, start_keeper, stop, until};
+use crate::bench::{Bench, HELPER, id, read, run_id, shell, start_keeper, stop, until};
 
 pub(crate) const TRIALS: &[Trial] = &[
     ("the_main_command_is_its_life", the_main_command_is_its_life),
@@ -43,7 +43,7 @@ pub(crate) const TRIALS: &[Trial] = &[
 
 /// Starts it with this main command.
 fn with_command(bench: &Bench, script: &str) -> crate::bench::Keeper {
-    let mut spec = spec("m");
+    let mut spec = bench.spec("m");
     spec.command = Some(shell(script));
     bench.running(&spec)
 }
@@ -77,7 +77,7 @@ fn the_main_command_is_its_life(bench: &Bench) {
 }
 
 fn term_is_heard(bench: &Bench) {
-    let script = "trap 'echo bye >/root/bye; exit 3' TERM; while :; do sleep 0.05; done";
+    let script = "trap 'echo bye >$PLACE/bye; exit 3' TERM; while :; do sleep 0.05; done";
     let keeper = with_command(bench, script);
     let begun = Instant::now();
     let end = bench.stop(keeper.id, 5000);
@@ -92,7 +92,7 @@ fn term_is_heard(bench: &Bench) {
     );
     keeper.gone();
     // Also what is not the main command.
-    let keeper = bench.running(&spec("t"));
+    let keeper = bench.running(&bench.spec("t"));
     bench.job(
         keeper.id,
         None,
@@ -139,7 +139,7 @@ fn stop_without_kill_gives_up(bench: &Bench) {
 }
 
 fn the_stop_signal_is_the_specs(bench: &Bench) {
-    let mut spec = spec("q");
+    let mut spec = bench.spec("q");
     spec.command = Some(shell(
         "trap 'exit 5' INT; trap 'exit 6' TERM; while :; do sleep 0.05; done",
     ));
@@ -167,9 +167,9 @@ fn kill_works_while_others_wait(bench: &Bench) {
 }
 
 fn drain_finishes_what_runs(bench: &Bench) {
-    let keeper = bench.running(&spec("d"));
+    let keeper = bench.running(&bench.spec("d"));
     let hold = bench.hold(keeper.id);
-    bench.job(keeper.id, Some("slow"), "sleep 0.4; echo done >/root/done");
+    bench.job(keeper.id, Some("slow"), "sleep 0.4; echo done >$PLACE/done");
     let mut draining = bench.send(keeper.id, Request::Drain);
     until("draining", || {
         bench.status(keeper.id) == SandboxStatus::Draining
@@ -192,7 +192,7 @@ fn drain_finishes_what_runs(bench: &Bench) {
 }
 
 fn idle_time_counts_only_idleness(bench: &Bench) {
-    let mut spec = spec("i");
+    let mut spec = bench.spec("i");
     spec.timeouts.idle = Some(Duration::from_millis(400));
     let keeper = bench.running(&spec);
     let hold = bench.hold(keeper.id);
@@ -210,7 +210,7 @@ fn idle_time_counts_only_idleness(bench: &Bench) {
 }
 
 fn max_duration_ends(bench: &Bench) {
-    let mut spec = spec("x");
+    let mut spec = bench.spec("x");
     spec.timeouts.max_duration = Some(Duration::from_millis(500));
     spec.timeouts.stop = Duration::from_millis(300);
     spec.command = Some(shell("trap '' TERM; while :; do sleep 0.05; done"));
@@ -220,16 +220,16 @@ fn max_duration_ends(bench: &Bench) {
     keeper.gone();
 }
 
-fn leased(name: &str, remove_on_exit: bool) -> SandboxSpec {
+fn leased(bench: &Bench, name: &str, remove_on_exit: bool) -> SandboxSpec {
     SandboxSpec {
         lifetime: Lifetime::Leased,
         remove_on_exit,
-        ..spec(name)
+        ..bench.spec(name)
     }
 }
 
 fn the_lease_ends_it(bench: &Bench) {
-    let mut keeper = bench.running(&leased("l", false));
+    let mut keeper = bench.running(&leased(bench, "l", false));
     let mut waiting = bench.send(keeper.id, Request::Wait);
     let begun = Instant::now();
     drop(keeper.lease.take());
@@ -239,13 +239,13 @@ fn the_lease_ends_it(bench: &Bench) {
     }
     assert!(begun.elapsed() < Duration::from_secs(1));
     keeper.gone();
-    let mut keeper = bench.running(&leased("k", true));
+    let mut keeper = bench.running(&leased(bench, "k", true));
     drop(keeper.lease.take());
     keeper.gone();
     assert!(bench.reader().find("k").expect("find").is_none());
     // A lease that is not its parent's is none.
     let task = Task::Create {
-        spec: leased("p", true).to_stored(),
+        spec: leased(bench, "p", true).to_stored(),
         run: run_id(),
         lease: Some(1),
         start: true,
@@ -259,7 +259,7 @@ fn the_lease_ends_it(bench: &Bench) {
 }
 
 fn detached_it_outlives_the_lease(bench: &Bench) {
-    let mut keeper = bench.running(&leased("o", false));
+    let mut keeper = bench.running(&leased(bench, "o", false));
     assert_eq!(bench.call(keeper.id, Request::Detach), Reply::Ok);
     assert_eq!(bench.call(keeper.id, Request::Detach), Reply::Ok);
     drop(keeper.lease.take());
@@ -278,15 +278,19 @@ fn detached_it_outlives_the_lease(bench: &Bench) {
 
 /// A creator in another process, with a child that inherits everything and lives on.
 pub(crate) fn helper(mut args: impl Iterator<Item = String>) -> ExitCode {
-    let folder = args.next().expect("a folder");
+    let (folder, fake) = (args.next().expect("a folder"), args.next().is_some());
     let (home, runtime) = Bench::at(&folder);
+    let spec = SandboxSpec {
+        name: Some("h".parse().expect("a name")),
+        ..SandboxSpec::default()
+    };
     let task = Task::Create {
-        spec: leased("h", false).to_stored(),
+        spec: spec.to_stored(),
         run: run_id(),
         lease: Some(std::process::id() as i32),
         start: true,
     };
-    let mut keeper = start_keeper(&home, &runtime, id(), task, true);
+    let mut keeper = start_keeper(&home, &runtime, id(), task, true, fake);
     keeper.result().expect("it starts");
     let child = cosm_sys::process::fork(&<_>::default(), || {
         std::thread::sleep(Duration::from_secs(30));
@@ -305,6 +309,7 @@ fn a_forked_child_does_not_keep_it(bench: &Bench) {
     let mut creator = std::process::Command::new(std::env::current_exe().expect("this program"))
         .arg(HELPER)
         .arg(bench.folder())
+        .args(bench.fake.then_some("fake"))
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("spawn");
@@ -333,7 +338,7 @@ fn a_forked_child_does_not_keep_it(bench: &Bench) {
 }
 
 fn replaced_is_told(bench: &Bench) {
-    let keeper = bench.running(&spec("r"));
+    let keeper = bench.running(&bench.spec("r"));
     let mut waiting = bench.send(keeper.id, Request::Wait);
     let request = Request::Stop {
         grace_ms: Some(0),
@@ -349,7 +354,7 @@ fn replaced_is_told(bench: &Bench) {
 }
 
 fn a_dead_guest_is_noticed(bench: &Bench) {
-    let keeper = bench.running(&spec("g"));
+    let keeper = bench.running(&bench.spec("g"));
     let mut waiting = bench.send(keeper.id, Request::Wait);
     let record = std::fs::read(bench.home.sandbox(keeper.id).run_record()).expect("a record");
     let record: cosm_driver::RunRecord = serde_json::from_slice(&record).expect("a record");
@@ -367,7 +372,7 @@ fn a_dead_guest_is_noticed(bench: &Bench) {
 }
 
 fn pause_and_resume(bench: &Bench) {
-    let keeper = bench.running(&spec("z"));
+    let keeper = bench.running(&bench.spec("z"));
     match bench.call(keeper.id, Request::Freeze(true)) {
         Reply::Ok => {}
         Reply::Refused(refused) if refused.kind == ErrorKind::Unsupported => {

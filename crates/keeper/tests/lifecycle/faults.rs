@@ -9,7 +9,7 @@ use cosm_spec::{Lifetime, SandboxSpec};
 use cosm_state::SandboxStatus;
 
 use crate::Trial;
-use crate::bench::{Bench, id, read, run_id, shell, spec, write};
+use crate::bench::{Bench, id, read, run_id, shell, write};
 
 pub(crate) const TRIALS: &[Trial] = &[
     (
@@ -35,7 +35,10 @@ pub(crate) const TRIALS: &[Trial] = &[
 ];
 
 fn a_killed_keeper_reads_as_crashed(bench: &Bench) {
-    let keeper = bench.running(&spec("c"));
+    if bench.needs_namespaces("a_killed_keeper_reads_as_crashed") {
+        return;
+    }
+    let keeper = bench.running(&bench.spec("c"));
     bench.job(keeper.id, Some("j"), "sleep 100");
     keeper.kill();
     let id = keeper.id;
@@ -65,7 +68,7 @@ fn a_killed_ephemeral_is_swept(bench: &Bench) {
     let spec = SandboxSpec {
         lifetime: Lifetime::Leased,
         remove_on_exit: true,
-        ..spec("e")
+        ..bench.spec("e")
     };
     let keeper = bench.running(&spec);
     keeper.kill();
@@ -78,11 +81,14 @@ fn a_killed_ephemeral_is_swept(bench: &Bench) {
 
 /// Kills keepers at all moments of a start and of an end.
 fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
+    if bench.needs_namespaces("a_keeper_killed_anywhere_leaves_nothing") {
+        return;
+    }
     let rounds: u64 = std::env::var("COSM_TEST_KILLS")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(60);
-    let bystander = bench.running(&spec("bystander"));
+    let bystander = bench.running(&bench.spec("bystander"));
     for round in 0..rounds {
         let ephemeral = round % 2 == 0;
         let mut spec = SandboxSpec {
@@ -92,7 +98,7 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
             } else {
                 Lifetime::Persistent
             },
-            ..spec("victim")
+            ..bench.spec("victim")
         };
         if round % 3 == 0 {
             spec.command = Some(shell("while :; do sleep 0.01; done"));
@@ -130,7 +136,7 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
 }
 
 fn garbage_on_the_control_socket(bench: &Bench) {
-    let keeper = bench.running(&spec("g"));
+    let keeper = bench.running(&bench.spec("g"));
     let mut silent = Vec::new();
     for garbage in [
         &[0xff; 100][..],
@@ -167,7 +173,7 @@ fn garbage_on_the_control_socket(bench: &Bench) {
 }
 
 fn many_calls_at_once(bench: &Bench) {
-    let keeper = bench.running(&spec("m"));
+    let keeper = bench.running(&bench.spec("m"));
     let mut holds: Vec<_> = (0..500)
         .map(|_| bench.send(keeper.id, Request::Hold))
         .collect();
@@ -189,7 +195,7 @@ fn many_calls_at_once(bench: &Bench) {
 
 fn create_stopped(bench: &Bench, name: &str) -> Result<(), cosm_proto::keeper::Failure> {
     let task = Task::Create {
-        spec: spec(name).to_stored(),
+        spec: bench.spec(name).to_stored(),
         run: run_id(),
         lease: None,
         start: false,
@@ -233,8 +239,11 @@ fn a_damaged_catalogue_is_refused(bench: &Bench) {
 }
 
 fn a_log_is_read_after_a_crash(bench: &Bench) {
+    if bench.needs_namespaces("a_log_is_read_after_a_crash") {
+        return;
+    }
     use cosm_state::joblog::{LogReader, Since};
-    let keeper = bench.running(&spec("l"));
+    let keeper = bench.running(&bench.spec("l"));
     bench.job(keeper.id, Some("p"), "while :; do echo line; done");
     let log = bench.home.sandbox(keeper.id).logs().join("p.log");
     crate::bench::until("some output", || {

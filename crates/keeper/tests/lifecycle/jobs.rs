@@ -11,7 +11,7 @@ use cosm_proto::keeper::{JobNotice, JobStart, Reply, Request};
 use cosm_state::joblog::{LogReader, Since, Stream};
 
 use crate::Trial;
-use crate::bench::{Bench, exec, read, read_frame, spec, until, write};
+use crate::bench::{Bench, exec, read, read_frame, until, write};
 
 pub(crate) const TRIALS: &[Trial] = &[
     ("output_is_logged_by_stream", output_is_logged_by_stream),
@@ -133,7 +133,7 @@ impl Viewer {
 }
 
 fn output_is_logged_by_stream(bench: &Bench) {
-    let keeper = bench.running(&spec("o"));
+    let keeper = bench.running(&bench.spec("o"));
     let script = "printf 'a\\377\\0b'; printf err >&2; printf c";
     bench.job(keeper.id, Some("out"), script);
     bench.job_end(keeper.id, "out");
@@ -159,7 +159,7 @@ fn output_is_logged_by_stream(bench: &Bench) {
 }
 
 fn logs_are_bounded(bench: &Bench) {
-    let mut spec = spec("b");
+    let mut spec = bench.spec("b");
     spec.resources.log = cosm_spec::Limit::At(cosm_base::units::ByteSize(256 << 10));
     let keeper = bench.running(&spec);
     bench.job(
@@ -185,7 +185,7 @@ fn logs_are_bounded(bench: &Bench) {
 }
 
 fn jobs_are_listed_and_signalled(bench: &Bench) {
-    let keeper = bench.running(&spec("j"));
+    let keeper = bench.running(&bench.spec("j"));
     let first = bench.job(keeper.id, None, "sleep 60");
     let second = bench.job(keeper.id, None, "exit 9");
     assert_eq!((first.id.as_str(), second.id.as_str()), ("1", "2"));
@@ -227,7 +227,7 @@ fn jobs_are_listed_and_signalled(bench: &Bench) {
 }
 
 fn a_job_that_cannot_start_says_why(bench: &Bench) {
-    let keeper = bench.running(&spec("w"));
+    let keeper = bench.running(&bench.spec("w"));
     let mut start = exec("", Stdio::Framed { stdin: false });
     start.argv = vec![b"/no/such".to_vec()];
     let request = Request::StartJob(JobStart {
@@ -255,8 +255,8 @@ fn a_job_that_cannot_start_says_why(bench: &Bench) {
 }
 
 fn viewers_come_and_go(bench: &Bench) {
-    let keeper = bench.running(&spec("v"));
-    let script = "echo one; while ! test -e /root/go; do sleep 0.02; done; echo two; exit 3";
+    let keeper = bench.running(&bench.spec("v"));
+    let script = "echo one; while ! test -e $PLACE/go; do sleep 0.02; done; echo two; exit 3";
     bench.job(keeper.id, Some("v"), script);
     let mut first = Viewer::attach(bench, keeper.id, "v", false, true);
     let mut seen = Seen::default();
@@ -264,7 +264,7 @@ fn viewers_come_and_go(bench: &Bench) {
     drop(first);
     let mut second = Viewer::attach(bench, keeper.id, "v", false, true);
     let mut third = Viewer::attach(bench, keeper.id, "v", true, false);
-    bench.job(keeper.id, None, "touch /root/go");
+    bench.job(keeper.id, None, "touch $PLACE/go");
     let seen = second.look_to_the_end();
     assert_eq!(seen.bytes, b"one\ntwo\n");
     assert_eq!(seen.exit, Some(ExitStatus::Code(3)));
@@ -281,7 +281,7 @@ fn viewers_come_and_go(bench: &Bench) {
 }
 
 fn input_reaches_the_job(bench: &Bench) {
-    let keeper = bench.running(&spec("i"));
+    let keeper = bench.running(&bench.spec("i"));
     start(
         bench,
         keeper.id,
@@ -320,7 +320,7 @@ fn input_reaches_the_job(bench: &Bench) {
 }
 
 fn a_terminal_has_the_viewers_size(bench: &Bench) {
-    let keeper = bench.running(&spec("t"));
+    let keeper = bench.running(&bench.spec("t"));
     let size = WindowSize { rows: 5, cols: 6 };
     let script = "read go; stty size; read go; stty size";
     start(bench, keeper.id, "tty", script, Stdio::Terminal { size });
@@ -345,11 +345,11 @@ fn a_terminal_has_the_viewers_size(bench: &Bench) {
 }
 
 fn a_slow_viewer_is_told_what_it_lost(bench: &Bench) {
-    let keeper = bench.running(&spec("l"));
-    let script = "while ! test -e /root/go; do sleep 0.02; done; head -c 4000000 /dev/zero";
+    let keeper = bench.running(&bench.spec("l"));
+    let script = "while ! test -e $PLACE/go; do sleep 0.02; done; head -c 4000000 /dev/zero";
     bench.job(keeper.id, Some("fast"), script);
     let mut viewer = Viewer::attach(bench, keeper.id, "fast", false, false);
-    bench.job(keeper.id, None, "touch /root/go");
+    bench.job(keeper.id, None, "touch $PLACE/go");
     // It does not look, and the job ends all the same.
     assert_eq!(bench.job_end(keeper.id, "fast").status, ExitStatus::Code(0));
     let seen = viewer.look_to_the_end();
@@ -361,11 +361,11 @@ fn a_slow_viewer_is_told_what_it_lost(bench: &Bench) {
 }
 
 fn a_lossless_viewer_misses_nothing(bench: &Bench) {
-    let keeper = bench.running(&spec("k"));
-    let script = "while ! test -e /root/go; do sleep 0.02; done; head -c 4000000 /dev/zero";
+    let keeper = bench.running(&bench.spec("k"));
+    let script = "while ! test -e $PLACE/go; do sleep 0.02; done; head -c 4000000 /dev/zero";
     bench.job(keeper.id, Some("fast"), script);
     let mut viewer = Viewer::attach(bench, keeper.id, "fast", true, false);
-    bench.job(keeper.id, Some("go"), "touch /root/go");
+    bench.job(keeper.id, Some("go"), "touch $PLACE/go");
     bench.job_end(keeper.id, "go");
     std::thread::sleep(Duration::from_millis(300));
     let report = |bench: &Bench| match bench.call(keeper.id, Request::ListJobs) {
@@ -376,10 +376,10 @@ fn a_lossless_viewer_misses_nothing(bench: &Bench) {
     let seen = viewer.look_to_the_end();
     assert_eq!((seen.bytes.len(), seen.lost), (4_000_000, 0));
     // One that goes away is not waited for.
-    let script = "while ! test -e /root/go2; do sleep 0.02; done; head -c 4000000 /dev/zero";
+    let script = "while ! test -e $PLACE/go2; do sleep 0.02; done; head -c 4000000 /dev/zero";
     bench.job(keeper.id, Some("again"), script);
     let viewer = Viewer::attach(bench, keeper.id, "again", true, false);
-    bench.job(keeper.id, None, "touch /root/go2");
+    bench.job(keeper.id, None, "touch $PLACE/go2");
     std::thread::sleep(Duration::from_millis(200));
     drop(viewer);
     until("the job's end", || {

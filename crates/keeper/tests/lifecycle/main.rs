@@ -18,29 +18,28 @@ fn main() -> ExitCode {
     let first = args.next();
     match first.as_deref() {
         Some(cosm_keeper::SUBCOMMAND) => return cosm_keeper::main(),
+        Some(bench::FAKE) => return cosm_keeper::serve(&cosm_driver::fake::FakeDriver::new()),
         Some(bench::HELPER) => return ends::helper(args),
         _ => {}
     }
     let wanted = first.filter(|arg| !arg.starts_with('-'));
-    let trials = [lives::TRIALS, ends::TRIALS, jobs::TRIALS, faults::TRIALS].concat();
     let mut failed = Vec::new();
-    for (name, trial) in trials {
-        if wanted
-            .as_ref()
-            .is_some_and(|wanted| !name.contains(wanted.as_str()))
-        {
+    for fake in [false, true] {
+        if let (false, Err(why)) = (fake, bench::namespaces_work()) {
+            println!("skipped with namespaces: {why}");
             continue;
         }
-        let begun = std::time::Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let bench = Bench::new();
-            trial(&bench);
-            bench.assert_nothing_left();
-        }));
-        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("{name} ... {word} ({} ms)", begun.elapsed().as_millis());
-        if outcome.is_err() {
-            failed.push(name);
+        let driver = if fake { "fake" } else { "namespaces" };
+        let trials = [lives::TRIALS, ends::TRIALS, jobs::TRIALS, faults::TRIALS].concat();
+        for (name, trial) in trials {
+            let name = format!("{driver}/{name}");
+            if wanted
+                .as_ref()
+                .is_none_or(|wanted| name.contains(wanted.as_str()))
+                && !run(&name, fake, trial)
+            {
+                failed.push(name);
+            }
         }
     }
     if failed.is_empty() {
@@ -49,4 +48,16 @@ fn main() -> ExitCode {
         println!("failed: {}", failed.join(", "));
         ExitCode::FAILURE
     }
+}
+
+fn run(name: &str, fake: bool, trial: fn(&Bench)) -> bool {
+    let begun = std::time::Instant::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let bench = Bench::new(fake);
+        trial(&bench);
+        bench.assert_nothing_left();
+    }));
+    let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+    println!("{name} ... {word} ({} ms)", begun.elapsed().as_millis());
+    outcome.is_ok()
 }
