@@ -57,6 +57,14 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Whether the kernel counts a guest's processes by its user. It does not count those of the machine's root, as whom
+    /// a guest runs where root has no right to give it other ids, as in a container.
+    pub(crate) fn counts_processes(&self) -> bool {
+        !(matches!(self.caller, Caller::User { uid: 0, .. }) && has_all_ids())
+    }
+}
+
 fn caller() -> Caller {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();

@@ -99,6 +99,7 @@ impl Limits {
         let born_into_one = v2_alone && host.caller == Caller::Root && !nothing;
         if !(was_asked || outlives || born_into_one) {
             limits.defaults_later(host);
+            limits.without_a_count(host);
             return Ok(limits);
         }
         let layout = Layout::find().map_err(|e| failed("finding control groups", e))?;
@@ -151,10 +152,23 @@ impl Limits {
         if self.cpus.is_some() && !cpus {
             return Err(self.refuse(host, "a limit on processors"));
         }
+        if asked.pids.was_asked() && !self.pids_by_group() && !host.counts_processes() {
+            return Err(self.refuse(host, "a limit on processes"));
+        }
         if !memory {
             self.without_groups(false);
         }
+        self.without_a_count(host);
         Ok(())
+    }
+
+    fn without_a_count(&mut self, host: &Host) {
+        if self.pids.is_some() && !self.pids_by_group() && !host.counts_processes() {
+            self.pids = None;
+            self.notes.push(
+                "processes are not limited: the kernel does not count those of root".to_owned(),
+            );
+        }
     }
 
     fn refuse(&self, host: &Host, what: &str) -> LaunchError {
@@ -249,7 +263,7 @@ pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
     match (&host.caller, layout) {
         _ if container => (
             "a container may not change its own control groups".to_owned(),
-            Some("limit the container itself: `docker run --memory 1g --cpus 2`".to_owned()),
+            Some("limit the container itself: `docker run --memory 1g --cpus 2 --pids-limit 500`".to_owned()),
         ),
         (Caller::User { uid, .. }, "v2") if !systemd::is_there(*uid) => (
             "an ordinary user gets control groups from the user's systemd manager, and none answers".to_owned(),
@@ -302,10 +316,10 @@ pub(crate) fn supports(host: &Host) -> Supports {
         },
     };
     let pids = match role(Role::Pids) {
-        Support::No { .. } => Support::Yes {
+        Support::No { .. } if host.counts_processes() => Support::Yes {
             by: "RLIMIT_NPROC, for each user of the guest".to_owned(),
         },
-        yes => yes,
+        by_group => by_group,
     };
     let freeze = match &means {
         Means::V2(_) | Means::Scope { .. } => role(Role::Memory),
