@@ -39,6 +39,8 @@ pub(crate) const TRIALS: &[Trial] = &[
     ("replaced_is_told", replaced_is_told),
     ("a_dead_guest_is_noticed", a_dead_guest_is_noticed),
     ("pause_and_resume", pause_and_resume),
+    ("memory_runs_out", memory_runs_out),
+    ("usage_is_counted", usage_is_counted),
 ];
 
 /// Starts it with this main command.
@@ -371,8 +373,66 @@ fn a_dead_guest_is_noticed(bench: &Bench) {
     keeper.gone();
 }
 
+/// A sandbox in a cgroup of its own, or why there is none here.
+fn bounded(
+    bench: &Bench,
+    trial: &str,
+    change: impl FnOnce(&mut SandboxSpec),
+) -> Option<crate::bench::Keeper> {
+    if bench.needs_namespaces(trial) {
+        return None;
+    }
+    let mut spec = bench.spec("z");
+    spec.resources.memory = cosm_spec::Limit::At(cosm_base::units::ByteSize::mib(64));
+    change(&mut spec);
+    match bench.create(&spec) {
+        (keeper, Ok(_)) => Some(keeper),
+        (keeper, Err(failure)) if failure.kind == ErrorKind::Unsupported => {
+            println!("{trial}: skipped, {}", failure.message);
+            keeper.gone();
+            None
+        }
+        (_, Err(failure)) => panic!("{failure:?}"),
+    }
+}
+
+fn memory_runs_out(bench: &Bench) {
+    let hog = |spec: &mut SandboxSpec| {
+        spec.command = Some(shell("x=$(head -c 300000000 /dev/zero | tr '\\0' x); sleep 1"));
+    };
+    let Some(keeper) = bounded(bench, "memory_runs_out", hog) else {
+        return;
+    };
+    let end = ended(bench, keeper.id);
+    assert_eq!(
+        (end.reason, end.killed),
+        (EndReason::OutOfMemory, false),
+        "{end:?}"
+    );
+    assert!(
+        end.usage.peak_memory.is_some_and(|peak| peak >= 32 << 20),
+        "{end:?}"
+    );
+    keeper.gone();
+}
+
+fn usage_is_counted(bench: &Bench) {
+    let Some(keeper) = bounded(bench, "usage_is_counted", |_| ()) else {
+        return;
+    };
+    let Reply::Usage(usage) = bench.call(keeper.id, Request::Usage) else {
+        panic!("no usage");
+    };
+    assert_eq!(usage.memory_limit, Some(64 << 20), "{usage:?}");
+    assert!(usage.memory.is_some_and(|memory| memory > 0), "{usage:?}");
+    bench.stop(keeper.id, 0);
+    keeper.gone();
+}
+
 fn pause_and_resume(bench: &Bench) {
-    let keeper = bench.running(&bench.spec("z"));
+    let Some(keeper) = bounded(bench, "pause_and_resume", |_| ()) else {
+        return;
+    };
     match bench.call(keeper.id, Request::Freeze(true)) {
         Reply::Ok => {}
         Reply::Refused(refused) if refused.kind == ErrorKind::Unsupported => {
