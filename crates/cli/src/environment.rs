@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cosm::{Host, HostConfig, SpareKeeper};
+use cosm::{Host, HostConfig, IdSlots, SpareKeeper};
 
 use crate::error::{Result, os};
 use crate::settings::SettingsError;
@@ -32,6 +32,7 @@ pub(crate) fn host_with(spare: Option<SpareKeeper>) -> Result<Host> {
         home,
         runtime_dir,
         program: OWN_PROGRAM.into(),
+        ids: id_slots()?,
         spare,
     })?)
 }
@@ -73,6 +74,30 @@ pub(crate) fn runtime_dir() -> PathBuf {
     match set("XDG_RUNTIME_DIR").map(PathBuf::from).filter(usable) {
         Some(dir) => dir.join("cosm"),
         None => PathBuf::from(format!("/tmp/cosm-{me}")),
+    }
+}
+
+/// `$COSM_ID_SLOTS`: where the ranges of ids for root's sandboxes begin and how many there are.
+///
+/// # Errors
+/// It does not say that.
+fn id_slots() -> Result<Option<IdSlots>> {
+    let Some(text) = set("COSM_ID_SLOTS") else {
+        return Ok(None);
+    };
+    let read = || {
+        let (first, count) = text.to_str()?.split_once(':')?;
+        let slots = IdSlots {
+            first: first.parse().ok()?,
+            count: count.parse().ok()?,
+        };
+        // The first one is the host's own, and the last one must end before ids do.
+        let end = u64::from(slots.first) + u64::from(slots.count) * 65_536;
+        (slots.first > 0 && slots.count > 0 && end < u64::from(u32::MAX)).then_some(slots)
+    };
+    match read() {
+        Some(slots) => Ok(Some(slots)),
+        None => Err(SettingsError::IdSlots(text).into()),
     }
 }
 

@@ -40,6 +40,9 @@ pub(crate) enum CliError {
     /// Neither or both of the two are in a sandbox.
     #[error("one of the two paths is NAME:PATH, in a sandbox, and the other is on this host")]
     CopyEnds,
+    /// All there was to copy was of a kind that is left out.
+    #[error("sockets and devices can't be copied")]
+    CopyNothing,
     /// Several sandboxes were named and not all could be dealt with; each was reported.
     #[error("{failed} of {all} failed")]
     Some { failed: usize, all: usize },

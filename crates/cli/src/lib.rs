@@ -17,7 +17,6 @@ mod timings;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use cosm::SpareKeeper;
 use cosm_base::exit;
 
@@ -38,8 +37,8 @@ pub fn main() -> ExitCode {
         true => spare(),
         false => None,
     };
-    match args::Cli::try_parse() {
-        Ok(cli) => ExitCode::from(dispatch(cli.command, spare, clock)),
+    match args::Cli::read(std::env::args_os().collect()) {
+        Ok(command) => ExitCode::from(dispatch(command, spare, clock)),
         Err(error) => ExitCode::from(usage(&error)),
     }
 }

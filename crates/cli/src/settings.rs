@@ -23,6 +23,10 @@ use crate::error::Result;
 pub(crate) enum SettingsError {
     #[error("COSM_HOME is not set, and neither XDG_DATA_HOME nor HOME names a folder")]
     NoHome,
+    #[error(
+        "COSM_ID_SLOTS={0:?} is not FIRST:COUNT, the first id and how many ranges of 65536 ids follow from it"
+    )]
+    IdSlots(OsString),
     #[error("reading {path:?}")]
     Read {
         path: PathBuf,

@@ -6,23 +6,27 @@ mod sandbox;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 pub(crate) use sandbox::{
     AccessArg, IdsArg, IsolationArg, LimitArgs, MountArg, MountArgs, NetArg, ProcessArgs,
     ProfileArg, SandboxArgs,
 };
 
+/// The widest help.
+const WIDTH: usize = 100;
+
 /// Runs code you do not trust, each in a sandbox of its own.
 #[derive(Debug, Parser)]
 #[command(
     name = "cosm",
     version,
-    max_term_width = 100,
+    max_term_width = WIDTH,
     disable_help_subcommand = true,
     after_help = "Examples:\n  cosm run --here -- python3 script.py\n  cosm run -it\n  \
         cosm create --name box && cosm exec box -- uname -a && cosm rm --force box\n\n\
         Environment:\n  COSM_HOME  the state folder; default $XDG_DATA_HOME/cosm or ~/.local/share/cosm\n  \
+        COSM_ID_SLOTS  FIRST:COUNT, the ranges of 65536 ids that root's sandboxes get; default 1879048192:4094\n  \
         NO_COLOR   no colours\n\n\
         Exit codes: the command's own; 124 its time-out passed; 125 cosm failed; 126 not executable;\n\
         127 not found; 128+n signal n ended it."
@@ -31,6 +35,26 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads a whole command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the help that was asked for.
+    pub(crate) fn read(mut words: Vec<OsString>) -> Result<Command, clap::Error> {
+        // Describing all commands to the parser takes longer than all else here, and `run` is in a hurry.
+        if words.get(1).is_some_and(|word| word == "run") {
+            let command = clap::Command::new("run")
+                .bin_name("cosm run")
+                .max_term_width(WIDTH);
+            let mut found =
+                RunArgs::augment_args(command).try_get_matches_from(words.split_off(1))?;
+            return RunArgs::from_arg_matches_mut(&mut found)
+                .map(|args| Command::Run(Box::new(args)));
+        }
+        Self::try_parse_from(words).map(|cli| cli.command)
+    }
 }
 
 /// The commands.

@@ -9,6 +9,7 @@ use cosm_base::{SandboxName, exit};
 
 use crate::args::CpArgs;
 use crate::error::{CliError, Result};
+use crate::report;
 
 /// One end of a copy.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,18 +22,23 @@ pub(super) fn run(args: CpArgs) -> Result<u8> {
     let host = super::host()?;
     let user = args.user;
     super::wait_for(async {
-        match (end(args.from), end(args.to)) {
+        let copied = match (end(args.from), end(args.to)) {
             (End::Here(from), End::There { name, path }) => {
                 let fs = fs(&host, &name, user.as_deref()).await?;
                 let to = inside(&fs, path, from.file_name()).await?;
-                fs.copy_from_host(&from, to).await?;
+                fs.copy_from_host(&from, to).await?
             }
             (End::There { name, path }, End::Here(to)) => {
                 let fs = fs(&host, &name, user.as_deref()).await?;
                 let to = outside(to, path.as_path().file_name());
-                fs.copy_to_host(path, to).await?;
+                fs.copy_to_host(path, to).await?
             }
             _ => return Err(CliError::CopyEnds),
+        };
+        match copied.skipped {
+            0 => {}
+            _ if copied.entries == 0 => return Err(CliError::CopyNothing),
+            count => report::warning(&format!("{count} sockets or devices were left out")),
         }
         Ok(exit::OK)
     })

@@ -109,9 +109,6 @@ impl Pump {
     /// # Errors
     /// Threads or descriptors ran out.
     pub(crate) fn start(from: OwnedFd, to: Target) -> Result<Self> {
-        // Fewer turns between the command and this thread. Where the user has used up what the system grants, the usual
-        // size does as well.
-        rustix::pipe::fcntl_setpipe_size(&from, CHUNK).unwrap_or_default();
         let (ended, running) = io::pipe().map_err(os("making a pipe"))?;
         let (tell, done) = oneshot::channel();
         std::thread::Builder::new()
