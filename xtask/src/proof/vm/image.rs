@@ -12,7 +12,7 @@ const ESSENTIAL: &str = include_str!("essential.sh");
 const CUSTOMIZE: &str = include_str!("customize.sh");
 
 /// What the machine has beyond the smallest Debian.
-const INCLUDE: &str = "systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,uidmap,procps,kmod,python3-minimal,\
+const INCLUDE: &str = "systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,uidmap,procps,kmod,python3,\
                        linux-image-cloud-amd64";
 
 /// Half a minute with a near mirror.
