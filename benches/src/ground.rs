@@ -65,6 +65,7 @@ impl Ground {
             home: self.folder.join("state"),
             runtime_dir: self.folder.join("run/cosm"),
             program: self.cosm.clone(),
+            ids: None,
             spare: None,
         };
         Ok(Host::open(config)?)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cosm_base::{Home, RunId, RuntimeDir, SandboxId, SandboxName};
-use cosm_proto::keeper::{GuestUsage, ReadyReport, Request, Task};
+use cosm_proto::keeper::{GuestUsage, IdSlots, ReadyReport, Request, Task};
 use cosm_spec::{Lifetime, SandboxSpec};
 
 use crate::catalogue::{self, Question, Seen};
@@ -30,6 +30,9 @@ pub struct HostConfig {
     pub runtime_dir: PathBuf,
     /// The `cosm` program, which is started as the keeper of each sandbox.
     pub program: PathBuf,
+    /// The ranges of this host's ids that root's sandboxes get, one each; `None` is the documented default
+    /// ([`IdSlots::default`]). Of no use to others.
+    pub ids: Option<IdSlots>,
     /// A keeper for the first sandbox, for a program that has made one; see [`SpareKeeper::fork`].
     pub spare: Option<SpareKeeper>,
 }
@@ -43,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) home: Home,
     pub(crate) runtime: RuntimeDir,
     pub(crate) program: CString,
+    pub(crate) ids: IdSlots,
     pub(crate) spare: spare::Place,
 }
 
@@ -62,6 +66,7 @@ impl Host {
         Ok(Self(Arc::new(Shared {
             runtime: RuntimeDir::new(&config.runtime_dir, &home),
             program: c_path(&config.program)?,
+            ids: config.ids.unwrap_or_default(),
             spare: spare::Place::new(config.spare),
             home,
         })))
@@ -456,6 +461,7 @@ mod tests {
             home: "/nonexistent/home".into(),
             runtime_dir: runtime.into(),
             program: "/nonexistent/cosm".into(),
+            ids: None,
             spare: None,
         })
     }

@@ -64,7 +64,7 @@ impl Launch {
             home: host.home.root().as_os_str().as_bytes().to_vec(),
             runtime: host.runtime.path().as_os_str().as_bytes().to_vec(),
             id: order.id,
-            ids: cosm_proto::keeper::IdSlots::default(),
+            ids: host.ids,
             task: order.task,
         };
         let bytes = frame::message(&plan).map_err(|source| {

@@ -8,6 +8,7 @@
 //!     home: "/home/me/.local/share/cosm".into(),
 //!     runtime_dir: "/run/user/1000/cosm".into(),
 //!     program: "/usr/local/bin/cosm".into(),
+//!     ids: None,
 //!     spare: None,
 //! })?;
 //! let sandbox = Sandbox::builder(&host, "box").memory("512m").create().await?;
@@ -43,7 +44,9 @@ pub use builder::SandboxBuilder;
 pub use cosm_agent_client::AgentError;
 pub use cosm_base::{ByteString, SandboxId, SandboxName};
 pub use cosm_proto::agent::{SpawnFailure, SpawnReason};
-pub use cosm_proto::keeper::{EndReason, EndReport, GuestUsage, ReadyReport, StatusReport};
+pub use cosm_proto::keeper::{
+    EndReason, EndReport, GuestUsage, IdSlots, ReadyReport, StatusReport,
+};
 pub use cosm_spec as spec;
 pub use cosm_spec::{Rlimit, RlimitName, SandboxSpec};
 pub use error::{BootFailure, Error, ErrorKind, Fault, Result};

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
 use cosm_sys::process::{self, CloneArgs};
-use cosm_sys::scm;
+use cosm_sys::{inherit, scm};
 
 use crate::launch::{EVENTS_FD, LEASE_FD, PLAN_FD};
 
@@ -36,19 +36,20 @@ impl Place {
 }
 
 impl SpareKeeper {
-    /// Forks one off. `keeper` is what the program does as a keeper.
+    /// Forks one off. `ready` is what it does at once, and what that returns is what it does once it has its plan:
+    /// being a keeper.
     ///
     /// For a program's first steps: it must have one thread and no runtime yet. With more threads there is none.
     ///
     /// # Errors
     /// Processes or descriptors ran out.
-    pub fn fork(keeper: fn()) -> io::Result<Option<Self>> {
+    pub fn fork<K: FnOnce()>(ready: impl FnOnce() -> K) -> io::Result<Option<Self>> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Ok(None);
         }
         let (ours, theirs) = UnixStream::pair()?;
         let child = process::fork(&CloneArgs::default(), || {
-            i32::from(serve(theirs.as_fd(), keeper).is_err())
+            i32::from(serve(theirs.as_fd(), ready).is_err())
         })?;
         Ok(Some(Self {
             pidfd: child.into_pidfd(),
@@ -68,7 +69,7 @@ impl SpareKeeper {
 }
 
 /// The forked process: makes itself what a started keeper is, waits for its plan, and keeps.
-fn serve(socket: BorrowedFd<'_>, keeper: fn()) -> io::Result<()> {
+fn serve<K: FnOnce()>(socket: BorrowedFd<'_>, ready: impl FnOnce() -> K) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     let null = std::fs::OpenOptions::new()
@@ -81,26 +82,26 @@ fn serve(socket: BorrowedFd<'_>, keeper: fn()) -> io::Result<()> {
         process::place_fd(null.as_fd(), number)?;
     }
     process::place_fd(socket.as_fd(), EVENTS_FD)?;
+    // Kept for what comes with the plan.
+    for number in [PLAN_FD, LEASE_FD] {
+        process::place_fd(null.as_fd(), number)?;
+    }
+    // Whoever owned what is closed here is never returned to.
+    std::mem::forget((socket, null));
+    process::close_from(LEASE_FD.unsigned_abs() + 1)?;
+    let keeper = ready();
+    let events = inherit::take(EVENTS_FD)?;
     let mut byte = [0];
-    let (count, fds) = scm::receive(&socket, &mut byte)?;
+    let (count, fds) = scm::receive(&events, &mut byte)?;
     if count == 0 {
         return Ok(());
     }
-    let parked = fds
-        .iter()
-        .map(|fd| above(fd.as_fd()))
-        .collect::<io::Result<Vec<_>>>()?;
-    for (fd, number) in parked.iter().zip([PLAN_FD, LEASE_FD]) {
+    for (fd, number) in fds.iter().zip([PLAN_FD, LEASE_FD]) {
         process::place_fd(fd.as_fd(), number)?;
     }
-    // Whoever owned what is closed here is never returned to.
-    let first_free = if parked.len() > 1 {
-        LEASE_FD
-    } else {
-        EVENTS_FD
-    };
-    std::mem::forget((parked, fds, socket, null));
-    process::close_from(first_free.unsigned_abs() + 1)?;
+    drop(fds);
+    // The keeper takes it again.
+    std::mem::forget(events);
     keeper();
     Ok(())
 }

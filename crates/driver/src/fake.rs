@@ -48,7 +48,9 @@ impl FakeDriver {
                 cpus: no(),
                 pids: no(),
                 disk: no(),
-                freeze: no(),
+                freeze: Support::Yes {
+                    by: "signals".to_owned(),
+                },
                 id_range: no(),
                 overlay: no(),
                 findings: Vec::new(),
@@ -201,8 +203,15 @@ fn record(pid: i32) -> io::Result<ProcessRecord> {
     })
 }
 
-/// Kills a process and all below it. Stopped first, so that none is born unseen.
+/// Kills a process and all below it.
 fn kill_tree(root: i32) -> io::Result<()> {
+    stop_tree(root)?
+        .iter()
+        .try_for_each(|pid| send(*pid, Signal::KILL))
+}
+
+/// Stops a process and all below it, so that none is born unseen, and says which they are.
+fn stop_tree(root: i32) -> io::Result<BTreeSet<i32>> {
     let mut tree = BTreeSet::from([root]);
     loop {
         for pid in &tree {
@@ -211,16 +220,15 @@ fn kill_tree(root: i32) -> io::Result<()> {
         let grown: BTreeSet<i32> = procfs::pids()?
             .into_iter()
             .filter_map(|pid| procfs::stat(pid).ok())
-            .filter(|stat| tree.contains(&stat.parent) || tree.contains(&stat.pid))
+            .filter(|stat| tree.contains(&stat.parent))
             .map(|stat| stat.pid)
             .chain(tree.iter().copied())
             .collect();
         if grown == tree {
-            break;
+            return Ok(tree);
         }
         tree = grown;
     }
-    tree.iter().try_for_each(|pid| send(*pid, Signal::KILL))
 }
 
 fn send(pid: i32, signal: Signal) -> io::Result<()> {
@@ -263,8 +271,13 @@ impl Guest for FakeGuest {
         GuestUsage::default()
     }
 
-    fn freeze(&mut self, _frozen: bool) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn freeze(&mut self, frozen: bool) -> io::Result<()> {
+        // Stopping finds all of them again, also those that are stopped.
+        let tree = stop_tree(self.agent.pid().as_raw_nonzero().get())?;
+        if frozen {
+            return Ok(());
+        }
+        tree.iter().try_for_each(|pid| send(*pid, Signal::CONT))
     }
 }
 

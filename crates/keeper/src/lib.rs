@@ -66,6 +66,30 @@ pub fn main() -> ExitCode {
     serve(&NsDriver::new())
 }
 
+/// A keeper that has done what can be done before it has a plan.
+#[derive(Debug)]
+pub struct ReadyKeeper(NsDriver);
+
+impl ReadyKeeper {
+    /// Does that, for a process that has to wait for its plan anyway.
+    pub fn new() -> Self {
+        let driver = NsDriver::new();
+        driver.get_ready(cosm_agent_image::AGENT);
+        Self(driver)
+    }
+
+    /// As [`main`].
+    pub fn serve(self) -> ExitCode {
+        serve(&self.0)
+    }
+}
+
+impl Default for ReadyKeeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What works on this host, for `doctor`.
 pub fn capabilities() -> Capabilities {
     NsDriver::new().capabilities().clone()
