@@ -113,7 +113,6 @@ fn of_other_things(house: &House) -> Verdict {
         &["--pids", "0"],
         &["--mount", "/:/"],
         &["--mount", "/tmp:relative"],
-        &["--mount", "/tmp:/proc"],
         &["--tmpfs", "/"],
         &["--rlimit", "nofile=2:1"],
         &["--rlimit", "bogus=1"],

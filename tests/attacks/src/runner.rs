@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::set_child_subreaper;
+use rustix::process::{Signal, set_child_subreaper, set_parent_process_death_signal};
 
 use crate::house::House;
 use crate::procs;
@@ -171,6 +171,7 @@ fn clean_up(pid: u32) {
 /// One case, in this process.
 fn alone(cases: &[Case], name: &str) -> ExitCode {
     set_child_subreaper(Some(rustix::process::getpid())).expect("any process may");
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("any process may");
     let case = cases
         .iter()
         .find(|case| case.name == name)

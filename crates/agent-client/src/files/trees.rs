@@ -44,7 +44,7 @@ impl Default for TreeLimits {
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeReport {
-    /// Files, folders and links.
+    /// Files, folders, links, and what was left out.
     pub entries: u64,
     /// Bytes of content; holes are not counted, and not copied.
     pub bytes: u64,

@@ -37,7 +37,7 @@ pub(super) fn run(args: CpArgs) -> Result<u8> {
         };
         match copied.skipped {
             0 => {}
-            _ if copied.entries == 0 => return Err(CliError::CopyNothing),
+            count if copied.entries == count => return Err(CliError::CopyNothing),
             count => report::warning(&format!("{count} sockets or devices were left out")),
         }
         Ok(exit::OK)

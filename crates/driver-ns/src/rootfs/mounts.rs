@@ -97,11 +97,71 @@ fn bind_mount(
 ) -> Result<(), LaunchError> {
     let found = source(path, "mount")?;
     let bind = if read_only {
-        builder.named(path, READ_ONLY, true, LaunchPhase::Mounts)?
+        readable(builder, path, (found.uid(), found.gid()))?
     } else {
         writable(builder, path, (found.uid(), found.gid()))?
     };
     attach(builder, bind, target, found.is_dir())
+}
+
+/// A mount in which the guest's main user may read what the owner may. Where owners can't be translated, or there are
+/// mounts below it, it may read what everybody may.
+fn readable(
+    builder: &mut Builder<'_>,
+    path: &Path,
+    owner: (u32, u32),
+) -> Result<usize, LaunchError> {
+    let ids = builder.site.ids;
+    let main = (
+        idmap::outside(&ids.users, ids.main.0),
+        idmap::outside(&ids.groups, ids.main.1),
+    );
+    let root = builder.site.host.caller == Caller::Root;
+    if let (true, (Some(user), Some(group)), false) = (root, main, has_mounts_below(path)) {
+        let made = translated(
+            path,
+            READ_ONLY,
+            &[one(owner.0, user)],
+            &[one(owner.1, group)],
+        );
+        if let Ok(mount) = made {
+            return Ok(builder.bind(Bind {
+                source: Source::Made(mount),
+                attributes: READ_ONLY,
+                recursive: false,
+                optional: false,
+                phase: LaunchPhase::Mounts,
+            }));
+        }
+    }
+    builder.named(path, READ_ONLY, true, LaunchPhase::Mounts)
+}
+
+/// A map of one id.
+const fn one(inside: u32, outside: u32) -> Extent {
+    Extent {
+        inside,
+        outside,
+        count: 1,
+    }
+}
+
+/// Whether something is mounted below a folder, as the kernel lists it.
+fn has_mounts_below(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return true;
+    };
+    let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Field 5 is the mount point; a name with blanks is written in octal, which only a literal path is compared with.
+    let escaped = path
+        .to_string_lossy()
+        .replace('\\', "\\134")
+        .replace(' ', "\\040")
+        .replace('\t', "\\011")
+        .replace('\n', "\\012");
+    list.lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .any(|point| Path::new(point).starts_with(&escaped) && point != escaped)
 }
 
 /// A mount in which the guest's main user is the owner of the folder.
@@ -130,16 +190,7 @@ fn writable(
         )),
         Caller::User { .. } => builder.named(path, PLAIN, true, LaunchPhase::Mounts),
         Caller::Root => {
-            let users = [Extent {
-                inside: owner.0,
-                outside: user,
-                count: 1,
-            }];
-            let groups = [Extent {
-                inside: owner.1,
-                outside: group,
-                count: 1,
-            }];
+            let (users, groups) = ([one(owner.0, user)], [one(owner.1, group)]);
             let mount =
                 translated(path, PLAIN, &users, &groups).map_err(|e| untranslatable(path, e))?;
             Ok(builder.bind(Bind {
