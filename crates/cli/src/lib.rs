@@ -45,11 +45,12 @@ pub fn main() -> ExitCode {
 
 /// A keeper made while the arguments are still being read. Without one the program is started as a keeper later.
 fn spare() -> Option<SpareKeeper> {
-    let keep = || {
+    let ready = || {
+        let keeper = cosm_keeper::ReadyKeeper::new();
         // Its end is told by its events.
-        let _code: ExitCode = cosm_keeper::main();
+        move || drop(keeper.serve())
     };
-    SpareKeeper::fork(keep).ok().flatten()
+    SpareKeeper::fork(ready).ok().flatten()
 }
 
 fn usage(error: &clap::Error) -> u8 {

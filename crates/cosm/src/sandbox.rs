@@ -201,18 +201,16 @@ impl Sandbox {
     /// # Errors
     /// It never ran.
     pub async fn wait(&self) -> Result<EndReport> {
-        match unless_gone(self.control.end(Request::Wait, None).await)? {
-            Some(report) => Ok(report),
-            None => self
-                .host
-                .look(&self.name)
-                .await?
-                .end()
-                .cloned()
-                .ok_or_else(|| {
-                    Error::state(&self.name, "not running, and nothing is known of an end")
-                }),
+        if let Some(report) = unless_gone(self.control.end(Request::Wait, None).await)? {
+            return Ok(report);
         }
+        // Its keeper may still be writing the end down.
+        self.host.settled(&self.name, self.id).await?;
+        let handle = self.host.look(&self.name).await?;
+        handle
+            .end()
+            .cloned()
+            .ok_or_else(|| Error::state(&self.name, "not running, and nothing is known of an end"))
     }
 
     /// As [`kill`](Self::kill), and waits until its keeper is gone, too.
