@@ -91,6 +91,7 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
     let bystander = bench.running(&bench.spec("bystander"));
     for round in 0..rounds {
         let ephemeral = round % 2 == 0;
+        let victim = id();
         let mut spec = SandboxSpec {
             remove_on_exit: ephemeral,
             lifetime: if ephemeral {
@@ -103,13 +104,17 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
         if round % 3 == 0 {
             spec.command = Some(shell("while :; do sleep 0.01; done"));
         }
+        if round % 6 < 2 {
+            // Nobody gave it a name, so that an ephemeral one leaves the catalogue alone.
+            spec.name = Some(victim.to_string().parse().expect("an id is a name"));
+        }
         let task = Task::Create {
             spec: spec.to_stored(),
             run: run_id(),
             lease: ephemeral.then(|| std::process::id() as i32),
             start: true,
         };
-        let mut keeper = bench.keeper(id(), task, ephemeral);
+        let mut keeper = bench.keeper(victim, task, ephemeral);
         let late = round % 4 == 3;
         if late {
             keeper.result().expect("it starts");

@@ -75,6 +75,31 @@ fn an_ephemeral_life(bench: &Bench) {
     assert_eq!(end.reason, EndReason::Stopped);
     bench.assert_empty();
     keeper.gone();
+    // One that nobody named is listed as well while it is there.
+    let id = id();
+    let mut unnamed = spec;
+    unnamed.name = Some(id.to_string().parse().expect("an id is a name"));
+    let task = Task::Create {
+        spec: unnamed.to_stored(),
+        run: run_id(),
+        lease: Some(std::process::id() as i32),
+        start: true,
+    };
+    let mut keeper = bench.keeper(id, task, true);
+    keeper.result().expect("it starts");
+    let listed = bench.reader().list(&Filter::default(), Page::default());
+    assert_eq!(
+        listed
+            .expect("list")
+            .iter()
+            .map(|row| row.id)
+            .collect::<Vec<_>>(),
+        [id]
+    );
+    assert_eq!(bench.status(id), SandboxStatus::Running);
+    bench.stop(id, 0);
+    bench.assert_empty();
+    keeper.gone();
 }
 
 fn a_name_is_taken_once(bench: &Bench) {
