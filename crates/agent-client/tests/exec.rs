@@ -45,7 +45,7 @@ async fn no_input_means_end_of_file_at_once() {
     for start in [command(&["cat"]), framed(command(&["cat"]))] {
         let begun = Instant::now();
         assert_eq!(run(&agent, start).await.stdout, b"");
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(begun.elapsed() < Duration::from_secs(10));
     }
 }
 
@@ -356,7 +356,7 @@ async fn an_open_input_does_not_keep_a_command_alive() {
         let session = agent.client.exec(start).await.expect("start");
         let done = session.output.collect(100).await.expect("end");
         assert_eq!(done.stdout, b"hi\n");
-        assert!(begun.elapsed() < Duration::from_secs(1));
+        assert!(begun.elapsed() < Duration::from_secs(10));
         drop(session.input);
     }
 }

@@ -71,7 +71,7 @@ async fn outcome_of(fake: &Fake, start: cosm_proto::agent::ExecStart) -> Result<
             ExitStatus::Signal(signal) => Ok(128 + signal),
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), all)
+    tokio::time::timeout(Duration::from_secs(30), all)
         .await
         .expect("no call hangs")
 }
@@ -347,7 +347,7 @@ async fn the_agent_endures_broken_hosts() {
     }
     let begun = Instant::now();
     assert_eq!(run(&agent, shell("echo fine")).await.stdout, b"fine\n");
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(begun.elapsed() < Duration::from_secs(9));
     for stream in &silent[20..40] {
         stream
             .set_read_timeout(Some(Duration::from_secs(2)))
@@ -373,6 +373,7 @@ async fn the_agent_refuses_what_it_has_no_process_for() {
 #[tokio::test]
 async fn the_agent_endures_running_out_of_descriptors() {
     let agent = Agent::start();
+    agent.client.ping().await.expect("it has begun");
     let limit = |limit: &str| {
         let pid = agent.pid().to_string();
         let set = std::process::Command::new("prlimit")
@@ -380,7 +381,7 @@ async fn the_agent_endures_running_out_of_descriptors() {
             .status();
         set.is_ok_and(|status| status.success())
     };
-    if !limit("--nofile=5:1024") {
+    if !limit("--nofile=4:1024") {
         eprintln!("skipped: no prlimit program here");
         return;
     }

@@ -20,7 +20,7 @@ fn alive(marker: &str) -> usize {
 }
 
 async fn gone(marker: &str) -> bool {
-    for _ in 0..200 {
+    for _ in 0..1000 {
         if alive(marker) == 0 {
             return true;
         }
@@ -54,7 +54,7 @@ async fn a_timeout_ends_the_tree_and_keeps_what_was_written() {
             (&b"early\n"[..], ExitStatus::Signal(9))
         );
         assert!(
-            begun.elapsed() < Duration::from_secs(2),
+            begun.elapsed() < Duration::from_secs(10),
             "{:?}",
             begun.elapsed()
         );
@@ -66,13 +66,13 @@ async fn a_timeout_ends_the_tree_and_keeps_what_was_written() {
 async fn a_timeout_holds_for_what_was_left_behind() {
     let agent = Agent::start();
     let mut start = shell("setsid sh -c 'sleep 1000.21 &'");
-    start.timeout_ms = Some(700);
+    start.timeout_ms = Some(3_000);
     let begun = Instant::now();
     let done = run(&agent, start).await;
     assert_eq!(done.exit.report.status, ExitStatus::Code(0));
     assert!(done.exit.detached_holders && done.exit.report.leftovers);
     assert!(
-        begun.elapsed() < Duration::from_millis(600),
+        begun.elapsed() < Duration::from_millis(2_900),
         "the command itself did not wait"
     );
     assert_eq!(alive("1000.21"), 1, "it lives on until its time is over");
@@ -138,7 +138,7 @@ async fn a_descendant_that_holds_the_output_does_not_hold_the_answer() {
         assert_eq!(done.stdout, b"mine\n");
         assert!(done.exit.detached_holders);
         assert!(
-            begun.elapsed() < Duration::from_secs(1),
+            begun.elapsed() < Duration::from_secs(10),
             "{:?}",
             begun.elapsed()
         );
@@ -157,12 +157,12 @@ async fn a_descendant_that_writes_for_ever_does_not_hold_the_answer() {
         } else {
             shell(script)
         };
-        start.timeout_ms = Some(5_000);
+        start.timeout_ms = Some(30_000);
         let begun = Instant::now();
         let done = run(&agent, start).await;
         assert!(done.exit.detached_holders);
         assert!(
-            begun.elapsed() < Duration::from_secs(4),
+            begun.elapsed() < Duration::from_secs(20),
             "{:?}",
             begun.elapsed()
         );
@@ -232,7 +232,7 @@ async fn a_fork_bomb_dies_at_its_time() {
         done.exit
     );
     assert!(
-        begun.elapsed() < Duration::from_secs(6),
+        begun.elapsed() < Duration::from_secs(20),
         "{:?}",
         begun.elapsed()
     );

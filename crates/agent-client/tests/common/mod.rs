@@ -104,6 +104,52 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.process.kill().expect("kill the agent");
         self.process.wait().expect("wait for the agent");
+        // What its commands left behind lives on without it, as in a guest it could not.
+        for pid in running(&self.folder.path().join("agent")) {
+            kill_tree(pid);
+        }
+    }
+}
+
+/// `(pid, parent)` of every process.
+fn processes() -> Vec<(i32, i32)> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    let parse = |name: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
+        let parent = stat
+            .rsplit(')')
+            .next()?
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()?;
+        Some((name.parse().ok()?, parent))
+    };
+    entries
+        .filter_map(|entry| parse(entry.ok()?.file_name().to_str()?))
+        .collect()
+}
+
+/// Processes of this program.
+fn running(program: &std::path::Path) -> Vec<i32> {
+    let is =
+        |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    processes()
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .filter(|pid| is(*pid))
+        .collect()
+}
+
+fn kill_tree(root: i32) {
+    for (pid, parent) in processes() {
+        if parent == root {
+            kill_tree(pid);
+        }
+    }
+    if let Some(pid) = rustix::process::Pid::from_raw(root) {
+        // It may have ended meanwhile.
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap_or_default();
     }
 }
 
