@@ -1,8 +1,10 @@
 //! What this process is on this host: looked at once for each driver.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use cosm_sys::caps::Caps;
+use cosm_sys::cgroup::Layout;
 use cosm_sys::idmap;
 
 /// The rights that a guest with a range of ids of root's, its images and its mounts need.
@@ -41,6 +43,8 @@ pub(crate) struct Host {
     pub memory: u64,
     /// The kernel's boot id.
     pub boot: u128,
+    /// Where control groups are, once somebody has asked.
+    layout: OnceCell<Layout>,
 }
 
 pub(crate) const NEWUIDMAP: &str = "/usr/bin/newuidmap";
@@ -53,7 +57,17 @@ impl Host {
             landlock: cosm_sys::landlock::version().unwrap_or(0),
             memory: memory(),
             boot: boot_id(),
+            layout: OnceCell::new(),
         }
+    }
+
+    /// Where control groups are.
+    pub(crate) fn layout(&self) -> std::io::Result<&Layout> {
+        if self.layout.get().is_none() {
+            let found = Layout::find()?;
+            return Ok(self.layout.get_or_init(|| found));
+        }
+        Ok(self.layout.get_or_init(Layout::default))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A launch, from the plan to a running agent.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -22,7 +23,7 @@ use crate::limits::{Limits, Prepared};
 use crate::maps::map_ids;
 use crate::rootfs::{self, Site};
 use crate::tree::{Source, Tree};
-use crate::{boot, facts, rights, seccomp, users};
+use crate::{Stock, boot, facts, rights, seccomp, users};
 
 /// Descriptors that the child has to place low are kept above the places.
 const PARKED: i32 = 16;
@@ -52,6 +53,7 @@ impl Clock {
 /// Starts the guest.
 pub(crate) async fn launch(
     host: &Host,
+    stock: &Stock,
     mut plan: LaunchPlan,
 ) -> Result<Launched<NsGuest>, LaunchError> {
     let mut clock = Clock::start();
@@ -61,7 +63,7 @@ pub(crate) async fn launch(
     let limits = Limits::decide(host, &plan.spec)?;
     let mut uppers = uppers(&plan).into_iter().peekable();
     while let Some(upper) = uppers.next() {
-        match attempt(host, &mut plan, &ids, &limits, upper, &mut clock).await {
+        match attempt((host, stock), &mut plan, &ids, &limits, upper, &mut clock).await {
             // This file system can't be stacked on; the next kind of upper layer asks less of it.
             Err(Attempt::Overlay(_)) if uppers.peek().is_some() => clock.mark("overlay refused"),
             Err(Attempt::Overlay(error) | Attempt::Failed(error)) => return Err(error),
@@ -153,8 +155,8 @@ fn main_user(plan: &LaunchPlan) -> Result<(u32, u32), LaunchError> {
 }
 
 /// What the child is made of besides the tree.
-struct Parts {
-    program: Vec<cosm_sys::seccomp::Instruction>,
+struct Parts<'a> {
+    program: Cow<'a, [cosm_sys::seccomp::Instruction]>,
     landlock: Option<OwnedFd>,
     agent: OwnedFd,
     boot: OwnedFd,
@@ -162,7 +164,7 @@ struct Parts {
     host_name: String,
 }
 
-fn prepare(plan: &LaunchPlan, ids: &Ids) -> Result<Parts, LaunchError> {
+fn prepare<'a>(plan: &LaunchPlan, stock: &'a Stock, ids: &Ids) -> Result<Parts<'a>, LaunchError> {
     let failed = |what: &'static str| {
         move |e: io::Error| LaunchError::Os {
             phase: LaunchPhase::Prepare,
@@ -179,8 +181,9 @@ fn prepare(plan: &LaunchPlan, ids: &Ids) -> Result<Parts, LaunchError> {
     };
     let boot = memfd::sealed(c"cosm-boot", &message)
         .map_err(|e| failed("keeping the agent's first message")(e.into()))?;
-    let agent = memfd::sealed_program(c"cosm-agent", plan.agent)
-        .map_err(|e| failed("keeping the agent's program")(e.into()))?;
+    let agent = stock
+        .agent(plan.agent)
+        .map_err(failed("keeping the agent's program"))?;
     let landlock = match plan.spec.net {
         NetMode::Host => Some(
             cosm_sys::landlock::scope_abstract_sockets()
@@ -189,10 +192,13 @@ fn prepare(plan: &LaunchPlan, ids: &Ids) -> Result<Parts, LaunchError> {
         _ => None,
     };
     Ok(Parts {
-        program: seccomp::program(plan.spec.io_uring)
-            .map_err(|e| failed("reading the system call policy")(io::Error::other(e)))?,
+        program: match plan.spec.io_uring {
+            false => stock.filter().map(Cow::Borrowed),
+            true => seccomp::program(true).map(Cow::Owned),
+        }
+        .map_err(|e| failed("reading the system call policy")(io::Error::other(e)))?,
         landlock: landlock.map(|fd| parked(fd.as_fd())).transpose()?,
-        agent: parked(agent.as_fd())?,
+        agent: parked(agent)?,
         boot: parked(boot.as_fd())?,
         listener: parked(plan.listener.as_fd())?,
         host_name: crate::rootfs::host_name(plan),
@@ -200,7 +206,7 @@ fn prepare(plan: &LaunchPlan, ids: &Ids) -> Result<Parts, LaunchError> {
 }
 
 async fn attempt(
-    host: &Host,
+    (host, stock): (&Host, &Stock),
     plan: &mut LaunchPlan,
     ids: &Ids,
     limits: &Limits,
@@ -216,7 +222,7 @@ async fn attempt(
     };
     let tree = rootfs::tree(&site).map_err(|error| refused_below(upper, error))?;
     let facts = facts::of(&site, limits);
-    let parts = prepare(plan, ids)?;
+    let parts = prepare(plan, stock, ids)?;
     clock.mark("prepare");
     let mut cgroup = limits.prepare(plan.run).await?;
     clock.mark("limits");
@@ -238,7 +244,7 @@ fn start(
     plan: &mut LaunchPlan,
     tree: &Tree,
     ids: &Ids,
-    parts: &Parts,
+    parts: &Parts<'_>,
     cgroup: &mut Prepared,
     host: &Host,
     clock: &mut Clock,

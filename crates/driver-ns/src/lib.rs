@@ -29,6 +29,8 @@ mod users;
 mod watch;
 
 use std::cell::OnceCell;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use cosm_driver::{
@@ -43,6 +45,16 @@ pub use guest::NsGuest;
 pub struct NsDriver {
     host: OnceCell<host::Host>,
     capabilities: OnceCell<Capabilities>,
+    stock: Stock,
+}
+
+/// What every launch needs in the same form, made at the first one or before it.
+#[derive(Debug, Default)]
+struct Stock {
+    /// The system call filter of a guest that asks for nothing special.
+    filter: OnceCell<Vec<cosm_sys::seccomp::Instruction>>,
+    /// The agent as a sealed program, and the bytes that it was made of.
+    agent: OnceCell<(&'static [u8], OwnedFd)>,
 }
 
 impl NsDriver {
@@ -51,11 +63,48 @@ impl NsDriver {
         Self {
             host: OnceCell::new(),
             capabilities: OnceCell::new(),
+            stock: Stock {
+                filter: OnceCell::new(),
+                agent: OnceCell::new(),
+            },
         }
+    }
+
+    /// Does what can be done before it is known what to launch: for a process that has to wait for that anyway. What
+    /// fails here fails again, and is told, when it is needed.
+    pub fn get_ready(&self, agent: &'static [u8]) {
+        let host = self.host();
+        if host.caller == host::Caller::Root {
+            drop(host.layout());
+        }
+        drop(self.stock.filter());
+        drop(self.stock.agent(agent));
     }
 
     fn host(&self) -> &host::Host {
         self.host.get_or_init(host::Host::look)
+    }
+}
+
+impl Stock {
+    fn filter(&self) -> Result<&[cosm_sys::seccomp::Instruction], seccomp::PolicyError> {
+        if self.filter.get().is_none() {
+            let made = seccomp::program(false)?;
+            return Ok(self.filter.get_or_init(|| made));
+        }
+        Ok(self.filter.get().map_or(&[], Vec::as_slice))
+    }
+
+    fn agent(&self, program: &'static [u8]) -> io::Result<BorrowedFd<'_>> {
+        if self.agent.get().is_none() {
+            let made = cosm_sys::memfd::sealed_program(c"cosm-agent", program)?;
+            drop(self.agent.set((program, made)));
+        }
+        match self.agent.get() {
+            Some((known, made)) if std::ptr::eq(*known, program) => Ok(made.as_fd()),
+            // A process has one agent.
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 }
 
@@ -78,7 +127,7 @@ impl Driver for NsDriver {
     }
 
     async fn launch(&self, plan: LaunchPlan) -> Result<Launched<NsGuest>, LaunchError> {
-        launch::launch(self.host(), plan).await
+        launch::launch(self.host(), &self.stock, plan).await
     }
 
     async fn reap(&self, record: &RunRecord) -> Result<(), ReapError> {

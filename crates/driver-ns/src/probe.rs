@@ -158,7 +158,7 @@ async fn trial(host: &Host, image: ImageSource) -> Result<(), LaunchError> {
         }),
         record: Box::new(|_| Ok(())),
     };
-    match crate::launch::launch(host, plan).await {
+    match crate::launch::launch(host, &crate::Stock::default(), plan).await {
         Err(LaunchError::Os {
             phase: LaunchPhase::Exec,
             ..

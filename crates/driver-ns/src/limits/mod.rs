@@ -102,9 +102,11 @@ impl Limits {
             limits.without_a_count(host);
             return Ok(limits);
         }
-        let layout = Layout::find().map_err(|e| failed("finding control groups", e))?;
+        let layout = host
+            .layout()
+            .map_err(|e| failed("finding control groups", e))?;
         limits.layout = layout.name();
-        limits.means = means(host, &layout, &limits, asked.memory.was_asked(), outlives);
+        limits.means = means(host, layout, &limits, asked.memory.was_asked(), outlives);
         limits.check(host, spec)?;
         Ok(limits)
     }
@@ -112,8 +114,8 @@ impl Limits {
     fn defaults_later(&mut self, host: &Host) {
         if host.caller == Caller::Root
             && let Some(memory) = self.memory
-            && let Ok(layout) = Layout::find()
-            && let Means::V1(groups) = means(host, &layout, self, true, false)
+            && let Ok(layout) = host.layout()
+            && let Means::V1(groups) = means(host, layout, self, true, false)
             && groups.iter().any(|(role, _)| *role == Role::Memory)
         {
             self.layout = layout.name();
@@ -288,7 +290,8 @@ pub(crate) struct Supports {
 
 /// Finds out what could be bounded, if it were asked for.
 pub(crate) fn supports(host: &Host) -> Supports {
-    let layout = Layout::find().unwrap_or_default();
+    let nowhere = Layout::default();
+    let layout = host.layout().unwrap_or(&nowhere);
     let all = Limits {
         memory: Some(Defaults::MEMORY.0),
         cpus: Some(1.0),
@@ -298,7 +301,7 @@ pub(crate) fn supports(host: &Host) -> Supports {
         layout: layout.name(),
         notes: Vec::new(),
     };
-    let means = means(host, &layout, &all, true, false);
+    let means = means(host, layout, &all, true, false);
     let (why, help) = refusal(host, layout.name());
     let role = |role: Role| match &means {
         Means::V2(_) => Support::Yes {
