@@ -338,6 +338,38 @@ fn settings_come_from_a_file_and_flags_win() {
     );
 }
 
+/// Processes that name this state folder in their arguments.
+fn processes_of(cosm: &Cosm) -> Vec<i32> {
+    let home = cosm.home().to_str().expect("text");
+    let names_it = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| String::from_utf8_lossy(&words).contains(home))
+    };
+    cosm_sys::procfs::pids()
+        .expect("proc")
+        .into_iter()
+        .filter(names_it)
+        .collect()
+}
+
+#[test]
+fn a_run_that_comes_to_nothing_leaves_no_process() {
+    let cosm = Cosm::new();
+    let conf = cosm.home().join("missing.yaml");
+    let conf = conf.to_str().expect("text");
+    cosm.fails(125, ["run", "--conf", conf, "--", "true"]);
+    until("what was made in advance is gone", || {
+        processes_of(&cosm).is_empty()
+    });
+    let mut child = cosm
+        .command(["run", "-e", &format!("A={conf}"), "--", "sleep", "1000"])
+        .spawn()
+        .expect("starts");
+    until("it runs", || !processes_of(&cosm).is_empty());
+    child.kill().and_then(|()| child.wait()).expect("killed");
+    until("the keeper is gone", || processes_of(&cosm).is_empty());
+}
+
 #[test]
 fn timings_tell_where_the_time_went() {
     let cosm = Cosm::new();
