@@ -47,8 +47,10 @@ pub fn main() -> ExitCode {
 fn spare() -> Option<SpareKeeper> {
     let ready = || {
         let keeper = cosm_keeper::ReadyKeeper::new();
-        // Its end is told by its events.
-        move || drop(keeper.serve())
+        move || {
+            // Its end is told by its events.
+            let _code: ExitCode = keeper.serve();
+        }
     };
     SpareKeeper::fork(ready).ok().flatten()
 }
