@@ -17,10 +17,7 @@ pub(super) const CASES: &[Case] = &[
 /// If cosm says that this host can't enforce a limit, the limit can't be tried; an error is what it owes us then.
 fn unenforceable(done: &Done) -> Option<String> {
     let said = done.said();
-    let refused = done.code() == Some(125)
-        && ["can't", "cannot", "not enforce", "no cgroup"]
-            .iter()
-            .any(|w| said.contains(w));
+    let refused = done.code() == Some(125) && said.contains(" limit");
     refused.then(|| said.lines().next().unwrap_or_default().to_owned())
 }
 

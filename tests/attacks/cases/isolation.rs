@@ -51,7 +51,6 @@ const SECRETS: &[&str] = &[
     "/boot",
     "/proc/1/environ",
     "/proc/kcore",
-    "/proc/kallsyms",
     "/sys/kernel/debug",
     "/sys/kernel/security",
 ];
