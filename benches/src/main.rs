@@ -24,6 +24,9 @@ use stats::Findings;
 type Error = Box<dyn std::error::Error>;
 type Result<T> = std::result::Result<T, Error>;
 
+/// One part of the table.
+type Part = fn(&Ground, &mut Findings) -> Result<()>;
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,7 +61,7 @@ fn run() -> Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let ground = Ground::new(cosm, quick)?;
     let mut findings = Findings::new();
-    let parts: [(&str, fn(&Ground, &mut Findings) -> Result<()>); 5] = [
+    let parts: [(&str, Part); 5] = [
         ("whole", whole::measure),
         ("move", moves::measure),
         ("life", life::measure),

@@ -119,11 +119,13 @@ fn reap_strays() {
         else {
             continue;
         };
-        if process.parent == own && process.is_dead() && !known.contains(&process.pid) {
-            if let Some(pid) = Pid::from_raw(process.pid) {
-                // Somebody else may have been faster, which is as good.
-                rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok();
-            }
+        if process.parent == own
+            && process.is_dead()
+            && !known.contains(&process.pid)
+            && let Some(pid) = Pid::from_raw(process.pid)
+        {
+            // Somebody else may have been faster, which is as good.
+            rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok();
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct ProcessArgs {
     /// User: name, id, name:group or id:id. Default: root.
     #[arg(short, long)]
     pub(crate) user: Option<String>,
-    /// A POSIX limit, NAME=SOFT[:HARD]: cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, locks,
+    /// A POSIX limit, NAME=SOFT or NAME=SOFT:HARD, where NAME is cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, locks,
     /// sigpending, msgqueue, nice, rtprio or rttime; `unlimited` is a value.
     #[arg(long, value_name = "NAME=SOFT[:HARD]", value_parser = parse::rlimit)]
     pub(crate) rlimit: Vec<Rlimit>,
@@ -91,7 +91,7 @@ pub(crate) struct MountArgs {
     #[arg(short = 'v', long = "mount", visible_alias = "volume", value_name = "SRC[:DST[:ro|rw]]",
         value_parser = parse::os(parse::mount))]
     pub(crate) mount: Vec<MountArg>,
-    /// Mount memory: PATH[:SIZE], 64m by default.
+    /// Mount memory: PATH or PATH:SIZE, 64m by default.
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse::os(parse::tmpfs))]
     pub(crate) tmpfs: Vec<Mount>,
     /// Mount a prefix such as ~/.pyenv/versions/3.12 read-only at its own place, with its bin on PATH.
