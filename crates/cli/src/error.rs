@@ -6,6 +6,7 @@ use cosm::ErrorKind;
 use cosm::SpawnReason;
 use cosm_base::exit;
 
+use crate::hints;
 use crate::settings::SettingsError;
 
 /// What the functions here return.
@@ -69,7 +70,7 @@ impl CliError {
     pub(crate) fn hints(&self) -> Vec<String> {
         match self {
             Self::Settings(error) => error.hints(),
-            _ => self.sdk().map(|e| e.hints().to_vec()).unwrap_or_default(),
+            _ => self.sdk().map(sdk_hints).unwrap_or_default(),
         }
     }
 
@@ -93,4 +94,9 @@ impl CliError {
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Os { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+fn sdk_hints(error: &cosm::Error) -> Vec<String> {
+    let outside = error.spawn_failure().and_then(hints::for_spawn);
+    error.hints().iter().cloned().chain(outside).collect()
 }

@@ -4,22 +4,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cosm::{ByteString, Sandbox, SpawnReason};
+use cosm::{ByteString, Sandbox, SpawnFailure, SpawnReason};
 use cosm_base::text::printable;
 
 use crate::environment;
-use crate::error::CliError;
 use crate::report;
 
-/// After a command could not be started: says so if its program is there outside.
-pub(crate) fn for_spawn(error: &CliError) {
-    let failure = error.sdk().and_then(cosm::Error::spawn_failure);
-    let Some(failure) = failure.filter(|f| f.reason == SpawnReason::NotFound) else {
-        return;
-    };
-    if let Some(path) = program_outside(OsStr::from_bytes(&failure.subject)) {
-        tell(&failure.subject, &path);
+/// What to say of a command that could not be started, if its program is there outside.
+pub(crate) fn for_spawn(failure: &SpawnFailure) -> Option<String> {
+    if failure.reason != SpawnReason::NotFound {
+        return None;
     }
+    let path = program_outside(OsStr::from_bytes(&failure.subject))?;
+    Some(sentence(&failure.subject, &path))
 }
 
 /// After a command failed: says so if one of its arguments is a file outside and none inside.
@@ -31,19 +28,19 @@ pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) {
         // If the sandbox can't answer any more, there is nothing to say.
         let inside = sandbox.fs().exists(argument.clone()).await;
         if inside.is_ok_and(|inside| !inside) {
-            tell(argument.as_bytes(), &path);
+            report::hint(&sentence(argument.as_bytes(), &path));
             return;
         }
     }
 }
 
-fn tell(subject: &[u8], path: &Path) {
+fn sentence(subject: &[u8], path: &Path) -> String {
     let folder = path.parent().unwrap_or(path);
-    report::hint(&format!(
+    format!(
         "{} exists on the host but not in the sandbox: add --here or --mount {}",
         printable(subject),
         printable(folder.as_os_str().as_bytes()),
-    ));
+    )
 }
 
 /// Where a program is on this host.

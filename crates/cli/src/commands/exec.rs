@@ -5,7 +5,7 @@ use cosm_base::exit;
 use crate::args::ExecArgs;
 use crate::error::Result;
 use crate::stdio::{self, Outcome, Stdio};
-use crate::{hints, output, settings};
+use crate::{output, settings};
 
 pub(super) fn run(args: ExecArgs) -> Result<u8> {
     let argv: Vec<cosm::ByteString> = args.command.into_iter().map(Into::into).collect();
@@ -24,14 +24,10 @@ pub(super) fn run(args: ExecArgs) -> Result<u8> {
             output::line(&job.id)?;
             return Ok(exit::OK);
         }
-        match stdio::foreground(&sandbox, options, &stdio).await {
-            Ok(Outcome::Ended(status)) => Ok(super::code_of(&status)),
-            Ok(Outcome::Interrupted(signal)) => Ok(exit::of_signal(signal)),
-            Ok(Outcome::Detached) => Ok(exit::OK),
-            Err(error) => {
-                hints::for_spawn(&error);
-                Err(error)
-            }
-        }
+        Ok(match stdio::foreground(&sandbox, options, &stdio).await? {
+            Outcome::Ended(status) => super::code_of(&status),
+            Outcome::Interrupted(signal) => exit::of_signal(signal),
+            Outcome::Detached => exit::OK,
+        })
     })
 }

@@ -101,10 +101,7 @@ impl Run {
         };
         let end = end(&mut sandbox, ephemeral).await;
         clock.lap("stop and remove");
-        if let Err(error) = outcome {
-            hints::for_spawn(&error);
-            return Err(error);
-        }
+        outcome?;
         end?;
         if self.timings {
             clock.tell();
