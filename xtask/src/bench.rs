@@ -299,6 +299,8 @@ fn with_section(page: &str, section: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
