@@ -386,12 +386,17 @@ async fn the_agent_endures_running_out_of_descriptors() {
         return;
     }
     let impatient = agent.client.clone().with_deadlines(impatient());
-    // The kernel gave the accept that waits its descriptor before the limit fell.
-    impatient.ping().await.expect("one more");
-    assert!(matches!(
-        impatient.ping().await,
-        Err(AgentError::Silent { .. })
-    ));
+    // An accept that waited when the limit fell has its descriptor, so the first may still get through.
+    let first = impatient.ping().await;
+    let second = impatient.ping().await;
+    assert!(
+        matches!(first, Ok(()) | Err(AgentError::Silent { .. })),
+        "{first:?}"
+    );
+    assert!(
+        matches!(second, Err(AgentError::Silent { .. })),
+        "{second:?}"
+    );
     assert!(limit("--nofile=1024:1024"));
     agent.client.ping().await.expect("it tries again");
 }

@@ -11,6 +11,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use rustix::thread::{NanosleepRelativeResult, nanosleep};
 
 use crate::boot::Guest;
+use crate::clock::Moment;
 use crate::handler;
 
 /// How long to wait when there is no descriptor or memory for one more connection.
@@ -26,6 +27,8 @@ pub(crate) fn serve(guest: &Guest, listener: OwnedFd) -> i32 {
     {
         return errno.raw_os_error();
     }
+    // Finds out once, for all handlers to come, where the kernel keeps its clock.
+    Moment::now();
     loop {
         match accept_with(&listener, SocketFlags::CLOEXEC) {
             Ok(connection) => match sys::fork() {

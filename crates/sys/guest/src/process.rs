@@ -64,6 +64,13 @@ pub fn fork_into_cgroup(folder: BorrowedFd<'_>) -> Result<Fork> {
     Ok(forked(answer))
 }
 
+/// Whether [`fork_into_cgroup`] can work at all: `clone3` is there, and no filter hides it.
+pub fn can_fork_into_cgroups() -> bool {
+    // SAFETY: a structure of no bytes is refused before anything is read.
+    let answer = unsafe { syscall(number::CLONE3, [0, 0, 0, 0, 0, 0]) };
+    answer != Err(Errno::NOSYS) && answer != Err(Errno::PERM)
+}
+
 /// Becomes another program. Returns only to say why not.
 pub fn execve(program: &CStr, argv: &[CString], envp: &[CString]) -> Errno {
     let pointers = |list: &[CString]| -> Vec<*const c_char> {
