@@ -24,11 +24,12 @@ pub(crate) fn below(root: u32) -> Vec<(u32, String)> {
             .split_once('(')
             .map(|(_, name)| name.to_owned())
             .unwrap_or_default();
-        if let Some(parent) = tail
-            .split_whitespace()
-            .nth(1)
-            .and_then(|parent| parent.parse().ok())
-        {
+        let mut fields = tail.split_whitespace();
+        // Keepers that have ended become this program's to reap, and use nothing.
+        if fields.next() == Some("Z") {
+            continue;
+        }
+        if let Some(parent) = fields.next().and_then(|parent| parent.parse().ok()) {
             children.entry(parent).or_default().push((pid, name));
         }
     }

@@ -12,6 +12,10 @@ const MADE: &str = "<!-- Made by `cargo xtask gen`. -->\n\n";
 /// The environment variables that the program reads. One that is read and not described here fails `check`.
 const VARIABLES: &[(&str, &str)] = &[
     (
+        "COSM_ID_SLOTS",
+        "`FIRST:COUNT`, the ranges of 65536 ids that root's sandboxes get. Default `1879048192:4094`.",
+    ),
+    (
         "COSM_HOME",
         "The state folder. Default `$XDG_DATA_HOME/cosm`, else `~/.local/share/cosm`.",
     ),
@@ -73,8 +77,14 @@ pub(crate) fn check(repo: &Repo) -> Result<()> {
 }
 
 fn made(repo: &Repo) -> Result<[(&'static str, String); 3]> {
-    run(&mut repo.cargo(["build", "--locked", "-p", "cosm-cli"]))?;
-    let reference = output(Command::new(repo.target().join("debug/cosm")).arg("__docs"))?;
+    let cosm = match std::env::var_os("COSM_BIN") {
+        Some(binary) => binary.into(),
+        None => {
+            run(&mut repo.cargo(["build", "--locked", "-p", "cosm-cli"]))?;
+            repo.target().join("debug/cosm")
+        }
+    };
+    let reference = output(Command::new(cosm).arg("__docs"))?;
     Ok([
         ("docs/cli.md", format!("{MADE}{}\n", reference.trim_end())),
         (
@@ -139,7 +149,7 @@ fn environment(repo: &Repo) -> Result<String> {
     Ok(text)
 }
 
-/// The names in `var("NAME")` and `var_os("NAME")` below a folder, tests apart.
+/// The names in `var("NAME")`, `var_os("NAME")` and `set("NAME")` below a folder, tests apart.
 fn variables(folder: &Path, found: &mut Vec<String>) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
         let path = entry.map_err(TaskError::file(folder))?.path();
@@ -149,7 +159,7 @@ fn variables(folder: &Path, found: &mut Vec<String>) -> Result<()> {
         }
         let text = std::fs::read_to_string(&path).map_err(TaskError::file(&path))?;
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for call in ["var(\"", "var_os(\""] {
+        for call in ["var(\"", "var_os(\"", "set(\""] {
             let names = code
                 .split(call)
                 .skip(1)
