@@ -113,25 +113,26 @@ fn the_hosts_files_are_not_there() {
 #[test]
 fn the_guests_root_is_nobody_outside() {
     as_root_and_user("the_guests_root_is_nobody_outside", || {
-        // A secret that only the host's root may read, bound in: the mount is not what keeps it.
+        // A secret of somebody else's in a folder of root's, bound in: the mount is not what keeps it, and a root that
+        // was root outside could read it.
         if !support::is_root() {
-            println!("skipped: only root can make a file of root's");
+            println!("skipped: only root can make a file of somebody else's");
             return;
         }
-        use std::os::unix::fs::PermissionsExt as _;
-        let secret = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(secret.path(), "secret").expect("write");
-        std::fs::set_permissions(secret.path(), std::fs::Permissions::from_mode(0o600))
-            .expect("chmod");
-        let path = secret.path().to_str().expect("a path");
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        let folder = tempfile::tempdir().expect("a folder");
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "secret").expect("write");
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("chmod");
+        chown(&secret, Some(4242), Some(4242)).expect("chown");
+        let path = secret.to_str().expect("a path");
         let guest = start(SandboxSpec {
-            mounts: vec![bind(path)],
+            mounts: vec![bind(folder.path().to_str().expect("a path"))],
             ..SandboxSpec::default()
         });
         guest.fails(&format!("cat {path}"));
         // The control: its permissions were all that stood in the way.
-        std::fs::set_permissions(secret.path(), std::fs::Permissions::from_mode(0o604))
-            .expect("chmod");
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o604)).expect("chmod");
         assert_eq!(guest.ok(&format!("cat {path}")), "secret");
         guest.stop();
     });
