@@ -93,7 +93,9 @@ fn machine() -> String {
         .map_or("an unnamed processor", |(_, name)| name.trim())
         .to_owned();
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    // Of the release what makes a difference: not the patch, nor whose build it is.
+    let kernel = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
     format!("{count} x {name}, Linux {}", kernel.trim())
 }
 

@@ -114,9 +114,6 @@ fn make(
         return Ok(id_slot);
     }
     let mut catalogue = Catalogue::open(&context.home).map_err(failure::state)?;
-    if !keeps_data(spec) {
-        catalogue.dont_wait_for_disk().map_err(failure::state)?;
-    }
     timings.mark("opening the catalogue");
     let reserved = catalogue
         .reserve(&NewSandbox {

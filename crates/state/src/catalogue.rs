@@ -60,17 +60,6 @@ impl Catalogue {
         })
     }
 
-    /// From now on nothing waits for the disk: after a power failure the latest changes may be missing, and nothing
-    /// worse. For sandboxes that end with the machine anyway.
-    ///
-    /// # Errors
-    /// [`StateError::Database`].
-    pub fn dont_wait_for_disk(&mut self) -> Result<(), StateError> {
-        self.db
-            .pragma_update(None, "synchronous", "NORMAL")
-            .map_err(doing("opening"))
-    }
-
     /// Enters a sandbox and with it reserves its name.
     ///
     /// # Errors

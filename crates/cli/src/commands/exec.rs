@@ -25,7 +25,7 @@ pub(super) fn run(args: ExecArgs) -> Result<u8> {
             return Ok(exit::OK);
         }
         Ok(match stdio::foreground(&sandbox, options, &stdio).await? {
-            Outcome::Ended(status) => super::code_of(&status),
+            Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
             Outcome::Interrupted(signal) => exit::of_signal(signal),
             Outcome::Detached => exit::OK,
         })

@@ -18,7 +18,7 @@ mod run;
 mod shell;
 mod wait;
 
-use cosm::{ExecStatus, ExitStatus, Filter, Host, SandboxStatus, SpareKeeper};
+use cosm::{ExecStatus, ExitStatus, Filter, Host, Sandbox, SandboxStatus, SpareKeeper};
 use cosm_base::exit;
 
 use crate::args::{Command, Selection};
@@ -71,15 +71,35 @@ fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
+const OUT_OF_MEMORY: &str = "something in the sandbox was killed for want of memory";
+
 /// The program's exit code for a command's end.
 fn code_of(status: &ExecStatus) -> u8 {
     if status.oom {
-        report::warning("something in the sandbox was killed for want of memory");
+        report::warning(OUT_OF_MEMORY);
     }
     if status.timed_out {
         return exit::TIMED_OUT;
     }
     code_of_status(status.status)
+}
+
+/// As [`code_of`], for a command that ran in this sandbox. Where the guest can't see its control group, only the keeper
+/// knows whether the kernel killed in it for want of memory.
+async fn code_in(sandbox: &Sandbox, status: &ExecStatus) -> u8 {
+    let killed = matches!(status.status, ExitStatus::Signal(9) | ExitStatus::Code(137));
+    if killed && !status.timed_out && !status.oom {
+        // A sandbox that can't answer any more is told of elsewhere.
+        let kills = sandbox
+            .metrics()
+            .await
+            .ok()
+            .and_then(|usage| usage.oom_kills);
+        if kills.is_some_and(|kills| kills > 0) {
+            report::warning(OUT_OF_MEMORY);
+        }
+    }
+    code_of(status)
 }
 
 fn code_of_status(status: ExitStatus) -> u8 {

@@ -86,7 +86,7 @@ impl Run {
         clock.lap("command");
         let code = match &outcome {
             Ok(Outcome::Ended(status)) => {
-                let code = super::code_of(status);
+                let code = super::code_in(&sandbox, status).await;
                 if code != 0 {
                     hints::for_failure(&sandbox, &self.argv).await;
                 }

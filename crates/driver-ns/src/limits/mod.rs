@@ -9,6 +9,7 @@ use std::time::Duration;
 use cosm_driver::{LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord, Support};
 use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
 use cosm_sys::cgroup::{self, Hierarchy, Layout, v2};
+use cosm_sys::mount::on_overlay;
 
 use crate::host::{Caller, Host};
 use crate::systemd;
@@ -261,7 +262,10 @@ fn means(
 
 /// Why this host has no groups for us, and what would help.
 pub(crate) fn refusal(host: &Host, layout: &str) -> (String, Option<String>) {
-    let container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
+    // A machine that was made of a container's image has the first file, too, but not a container's root.
+    let stacked = || std::fs::File::open("/").is_ok_and(|root| on_overlay(root).unwrap_or(false));
+    let container = (Path::new("/.dockerenv").exists() && stacked())
+        || Path::new("/run/.containerenv").exists();
     match (&host.caller, layout) {
         _ if container => (
             "a container may not change its own control groups".to_owned(),
