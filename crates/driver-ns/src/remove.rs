@@ -12,13 +12,59 @@ use rustix::io::Errno;
 
 use crate::host::Caller;
 
+/// Folders this far below the one to remove are moved up into it first: a guest nests as deep as it likes, and each level
+/// takes a descriptor and some stack.
+const DEPTH: u32 = 64;
+
 /// Removes a folder and all below it, never following a link and opening what its owner had closed. One that is not
 /// there is no error.
 pub(crate) fn tree(path: &Path) -> io::Result<()> {
-    Ok(entry(rustix::fs::CWD, path.as_os_str().as_encoded_bytes())?)
+    let mut raised = Raised::default();
+    loop {
+        let before = raised.count;
+        match entry(
+            rustix::fs::CWD,
+            path.as_os_str().as_encoded_bytes(),
+            0,
+            &mut raised,
+        ) {
+            // What was moved up after its place in the listing had been passed.
+            Err(Errno::NOTEMPTY | Errno::EXIST) if raised.count > before => {}
+            other => return Ok(other?),
+        }
+    }
 }
 
-fn entry(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+/// Where deep folders go.
+#[derive(Default)]
+struct Raised {
+    top: Option<OwnedFd>,
+    count: u64,
+}
+
+impl Raised {
+    fn raise(&mut self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+        // It gets another parent, which only who may write to it may give it.
+        drop(open(dir, name)?);
+        let top = self.top.as_ref().ok_or(Errno::INVAL)?;
+        loop {
+            self.count += 1;
+            let name_there = format!(".deep-{}", self.count);
+            match rustix::fs::renameat_with(
+                dir,
+                name,
+                top,
+                name_there.as_str(),
+                rustix::fs::RenameFlags::NOREPLACE,
+            ) {
+                Err(Errno::EXIST) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+fn entry(dir: BorrowedFd<'_>, name: &[u8], depth: u32, raised: &mut Raised) -> Result<(), Errno> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS) => {}
@@ -29,8 +75,14 @@ fn entry(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         Err(Errno::NOENT) => return Ok(()),
         other => return other,
     }
+    if depth > DEPTH {
+        return raised.raise(dir, name);
+    }
     let folder = open(dir, name)?;
-    contents(&folder)?;
+    if depth == 0 {
+        raised.top = Some(rustix::io::fcntl_dupfd_cloexec(&folder, 3)?);
+    }
+    contents(&folder, depth, raised)?;
     drop(folder);
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
@@ -74,12 +126,12 @@ fn open_up(place: &OwnedFd, dir: BorrowedFd<'_>, name: &[u8], mode: Mode) -> Res
     rustix::fs::chmodat(dir, name, mode, AtFlags::empty())
 }
 
-fn contents(folder: &OwnedFd) -> Result<(), Errno> {
+fn contents(folder: &OwnedFd, depth: u32, raised: &mut Raised) -> Result<(), Errno> {
     for found in Dir::read_from(folder)? {
         let found = found?;
         let name = found.file_name().to_bytes();
         if name != b"." && name != b".." {
-            entry(folder.as_fd(), name)?;
+            entry(folder.as_fd(), name, depth + 1, raised)?;
         }
     }
     Ok(())
@@ -153,6 +205,25 @@ fn extents(map: &[(u32, u32, u32)]) -> Vec<Extent> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn a_tree_deeper_than_there_are_descriptors_is_removed() {
+        let outer = tempfile::tempdir().expect("a temporary folder");
+        let root = outer.path().join("root");
+        std::fs::create_dir(&root).expect("mkdir");
+        let mut at = std::fs::File::open(&root).map(OwnedFd::from).expect("open");
+        // More than the usual 1,024 descriptors, and than a stack holds of frames.
+        for level in 0..30_000 {
+            rustix::fs::mkdirat(&at, "d", Mode::RWXU).expect("mkdir");
+            if level % 1_000 == 0 {
+                rustix::fs::mkdirat(&at, ".deep-1", Mode::RWXU).expect("mkdir");
+            }
+            at = open(at.as_fd(), b"d").expect("open");
+        }
+        drop(at);
+        tree(&root).expect("removed");
+        assert!(!root.exists());
+    }
 
     #[test]
     fn closed_folders_and_links_are_no_obstacle() {
