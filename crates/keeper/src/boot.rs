@@ -111,7 +111,10 @@ async fn check_workdir(agent: &AgentClient, path: &ByteString) -> Result<(), Fai
         phase: Some("working directory".to_owned()),
         ..failure::plain(
             ErrorKind::InvalidInput,
-            format!("the working directory {path:?} {what} in the sandbox"),
+            format!(
+                "the working directory {} {what} in the sandbox",
+                path.display()
+            ),
         )
     };
     match kind_of(agent, path).await {
