@@ -13,6 +13,7 @@ use cosm_sys::seccomp::Instruction;
 use cosm_sys::{Errno, caps, process};
 use rustix::fs::{Mode, OFlags};
 
+use crate::inside::Inside;
 use crate::steps::{own, seal, take};
 use crate::tree::{Root, Source, Tree};
 
@@ -170,8 +171,9 @@ fn build(
     wait_for_parent(line)?;
     become_guest(confine)?;
     enter_root(tree, mounts)?;
+    let mut inside = Inside::enter().map_err(at(Stage::Pivot))?;
     for (index, step) in tree.steps.iter().enumerate() {
-        take(step, mounts).map_err(with(Stage::Step, index))?;
+        take(step, mounts, &mut inside).map_err(with(Stage::Step, index))?;
     }
     for path in &tree.sealed {
         let attributes = Attributes {
@@ -179,11 +181,11 @@ fn build(
             no_suid: true,
             ..Attributes::default()
         };
-        seal(path, attributes).map_err(at(Stage::ReadOnlyRoot))?;
+        seal(path, attributes, &inside).map_err(at(Stage::ReadOnlyRoot))?;
     }
     rustix::system::sethostname(confine.host_name).map_err(at(Stage::HostName))?;
     wait_for_parent(line)?;
-    give_up_rights(confine)?;
+    give_up_rights(confine, &inside)?;
     Err(at(Stage::Exec)(process::exec_fd(
         confine.agent,
         &[Some(c"cosm-agent"), None],
@@ -248,7 +250,9 @@ fn enter_root(tree: &Tree, mounts: &mut Mounts) -> Result<(), Failure> {
         },
     )
     .map_err(&base)?;
-    mount::attach(fs.as_fd(), mount::here(), c"/").map_err(&base)?;
+    // Anywhere but on the root folder itself: what lies on that would be let go of in place of the host's root, which
+    // would stay above the guest's.
+    mount::attach(fs.as_fd(), mount::here(), c"/proc").map_err(&base)?;
     rustix::process::fchdir(&fs).map_err(&base)?;
     for folder in [c"dev", c"etc", c"run"] {
         rustix::fs::mkdir(folder, Mode::from_raw_mode(0o755)).map_err(&base)?;
@@ -299,9 +303,14 @@ pub(crate) fn open_folder(path: &CStr) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Makes a folder, or finds it there.
+/// Makes a folder in the base, which is the working directory, or finds it there.
 pub(crate) fn folder(path: &CStr, mode: u32) -> Result<(), Errno> {
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
+    folder_in(mount::here(), path, mode)
+}
+
+/// Makes a folder in another, or finds something of its name there.
+pub(crate) fn folder_in(parent: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error),
     }
@@ -341,7 +350,7 @@ fn overlay_root(
 }
 
 /// The order matters: each of these takes away what the ones before it needed.
-fn give_up_rights(confine: &Confine<'_>) -> Result<(), Failure> {
+fn give_up_rights(confine: &Confine<'_>, inside: &Inside<'_>) -> Result<(), Failure> {
     if confine.cgroup_namespace {
         process::unshare(Namespaces::CGROUP).map_err(at(Stage::CgroupNamespace))?;
     }
@@ -349,7 +358,7 @@ fn give_up_rights(confine: &Confine<'_>) -> Result<(), Failure> {
         process::limit_processes(limit).map_err(at(Stage::Limits))?;
     }
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    descriptors(confine).map_err(at(Stage::Descriptors))?;
+    descriptors(confine, inside).map_err(at(Stage::Descriptors))?;
     if let Some(ruleset) = confine.landlock {
         cosm_sys::landlock::restrict_self(ruleset).map_err(at(Stage::Landlock))?;
     }
@@ -364,7 +373,7 @@ fn give_up_rights(confine: &Confine<'_>) -> Result<(), Failure> {
 }
 
 /// Nothing is inherited but the agent's socket and its first message.
-fn descriptors(confine: &Confine<'_>) -> Result<(), Errno> {
+fn descriptors(confine: &Confine<'_>, inside: &Inside<'_>) -> Result<(), Errno> {
     rustix::process::setsid().or_else(|e| {
         if e == Errno::PERM {
             rustix::process::getsid(None)
@@ -372,7 +381,7 @@ fn descriptors(confine: &Confine<'_>) -> Result<(), Errno> {
             Err(e)
         }
     })?;
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let null = inside.open(c"/dev/null", OFlags::RDWR)?;
     // The two may lie where the other belongs; the parent keeps both above 10.
     process::place_fd(confine.listener, 3)?;
     process::place_fd(confine.boot, 4)?;

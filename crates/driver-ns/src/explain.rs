@@ -10,6 +10,10 @@ use crate::host::Host;
 use crate::probe;
 use crate::tree::{Filesystem, Source, Step, Tree};
 
+/// What is wrong with an image's path that can't be opened for its links.
+const LOOP_HELP: &str = "a link on this path, of the image or of what is mounted there, goes in a circle or through /proc to something that a process has open; make it a folder, or a link to a path of the image";
+const OPENAT2_HELP: &str = "the system call openat2 (Linux 5.6) is needed, which keeps an image's links inside of it: where a container runs cosm, its seccomp profile may be too old to know it";
+
 /// Why no namespaces could be made.
 pub(crate) fn namespaces(source: io::Error) -> LaunchError {
     let help = probe::user_namespaces().map_or_else(|obstacle| obstacle.help, |()| None);
@@ -126,6 +130,10 @@ fn help(failure: Failure, tree: &Tree, _host: &Host) -> Option<String> {
             "the mount point is missing in something that is read-only: make it there first"
                 .to_owned(),
         ),
+        (_, Some(_), Errno::LOOP) => Some(LOOP_HELP.to_owned()),
+        (Stage::Step | Stage::ReadOnlyRoot | Stage::Descriptors, _, Errno::NOSYS) => {
+            Some(OPENAT2_HELP.to_owned())
+        }
         (Stage::Start | Stage::Open | Stage::Base, _, Errno::PERM) => probe::user_namespaces()
             .err()
             .and_then(|obstacle| obstacle.help),

@@ -13,6 +13,7 @@ mod facts;
 mod guest;
 mod host;
 mod ids;
+mod inside;
 mod launch;
 mod limits;
 mod maps;

@@ -1,54 +1,85 @@
 //! Carrying out one step of a [`Tree`](crate::tree::Tree). Nothing here allocates.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use cosm_sys::Errno;
 use cosm_sys::mount::{self, Attributes, FsOption};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::process::{Gid, Uid};
 
-use crate::child::{Mounts, folder};
+use crate::child::{Mounts, folder_in};
+use crate::inside::Inside;
 use crate::tree::{Filesystem, Step};
 
-pub(crate) fn take(step: &Step, mounts: &mut Mounts) -> Result<(), Errno> {
+/// A file that must not be there yet.
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+pub(crate) fn take<'t>(
+    step: &'t Step,
+    mounts: &mut Mounts,
+    inside: &mut Inside<'t>,
+) -> Result<(), Errno> {
     match step {
-        Step::Folder { path, mode } => folder(path, *mode),
-        Step::Own { path, user, group } => rustix::fs::chownat(
-            mount::here(),
-            path,
-            Some(Uid::from_raw(*user)),
-            Some(Gid::from_raw(*group)),
-            AtFlags::SYMLINK_NOFOLLOW,
-        ),
+        Step::Folder { path, mode } => {
+            let (parent, name) = inside.folder_of(path)?;
+            folder_in(parent, name, *mode)
+        }
+        Step::Own { path, user, group } => {
+            let (parent, name) = inside.folder_of(path)?;
+            let (user, group) = (Uid::from_raw(*user), Gid::from_raw(*group));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(parent, name, Some(user), Some(group), flags)
+        }
         Step::File {
             path,
             mode,
             contents,
-        } => write_file(path, *mode, contents),
-        Step::Link { path, target } => match rustix::fs::symlink(target, path) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Step::Place { path, folder } => place(path.as_bytes_with_nul(), *folder),
+        } => {
+            let (parent, name) = inside.folder_of(path)?;
+            write_file(parent, name, *mode, contents)
+        }
+        Step::Link { path, target } => {
+            let (parent, name) = inside.folder_of(path)?;
+            match rustix::fs::symlinkat(target, parent, name) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+        Step::Place { path, folder } => {
+            inside.make_folders_of(path)?;
+            let (parent, name) = inside.folder_of(path)?;
+            place(parent, name, *folder)
+        }
         // Only what is optional is still missing here.
         Step::Attach { bind, path } => match mounts.get_mut(*bind).and_then(Option::take) {
-            Some(fd) => mount::attach(fd.as_fd(), mount::here(), path),
+            Some(mount) => attach(mount.as_fd(), path, inside),
             None => Ok(()),
         },
-        Step::Switch { path, value } => switch(path, value),
-        Step::Mask { path } => mask(path),
-        Step::Cover { path, with } => cover(path, with),
-        Step::Restrict { path, attributes } => restrict(path, *attributes),
+        Step::Switch { path, value } => {
+            let file = inside.open(path, OFlags::WRONLY)?;
+            rustix::io::write(&file, value.to_bytes()).map(drop)
+        }
+        Step::Mask { path } => mask(path, inside),
+        Step::Cover { path, with } => cover(path, with, inside),
+        Step::Restrict { path, attributes } => restrict(path, *attributes, inside),
     }
 }
 
-fn write_file(path: &CStr, mode: u32, contents: &[u8]) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(mode)) {
+fn write_file(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    mode: u32,
+    contents: &[u8],
+) -> Result<(), Errno> {
+    let file = match rustix::fs::openat(parent, name, NEW, Mode::from_raw_mode(mode)) {
         Err(Errno::EXIST) => {
-            rustix::fs::unlink(path)?;
-            rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+            rustix::fs::openat(parent, name, NEW, Mode::from_raw_mode(mode))?
         }
         other => other?,
     };
@@ -60,35 +91,35 @@ fn write_file(path: &CStr, mode: u32, contents: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes each folder of `path` (NUL-terminated) that is missing, and at its end a folder or an empty file.
-fn place(path: &[u8], last_is_folder: bool) -> Result<(), Errno> {
-    let mut buffer = [0_u8; 4096];
-    let room = buffer.get_mut(..path.len()).ok_or(Errno::NAMETOOLONG)?;
-    room.copy_from_slice(path);
-    for end in 1..path.len() {
-        if path[end] != b'/' && path[end] != 0 {
-            continue;
-        }
-        room[end] = 0;
-        let prefix = CStr::from_bytes_with_nul(&room[..=end]).map_err(|_| Errno::INVAL)?;
-        if path[end] == 0 && !last_is_folder {
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match rustix::fs::open(prefix, flags, Mode::from_raw_mode(0o644)) {
-                Ok(_) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(error),
-            }
-        } else {
-            match rustix::fs::mkdir(prefix, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                // A read-only parent answers so also for what is there.
-                Err(Errno::ROFS)
-                    if rustix::fs::access(prefix, rustix::fs::Access::EXISTS).is_ok() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        room[end] = path[end];
+/// Makes a folder or an empty file, unless something is there.
+fn place(parent: BorrowedFd<'_>, name: &CStr, folder: bool) -> Result<(), Errno> {
+    let made = if folder {
+        folder_in(parent, name, 0o755)
+    } else {
+        rustix::fs::openat(parent, name, NEW, Mode::from_raw_mode(0o644)).map(drop)
+    };
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        // A read-only parent answers so also for what is there.
+        Err(Errno::ROFS) => rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(drop)
+            .map_err(|_| Errno::ROFS),
+        other => other,
     }
+}
+
+/// Mounts over what is at `path`, or over what a link there leads to.
+fn attach<'t>(mount: BorrowedFd<'_>, path: &'t CStr, inside: &mut Inside<'t>) -> Result<(), Errno> {
+    let (parent, name) = inside.folder_of(path)?;
+    match mount::attach(mount, parent, name) {
+        // A folder can't lie over a link.
+        Err(Errno::NOTDIR | Errno::INVAL) => {
+            let place = inside.open(path, OFlags::PATH)?;
+            mount::attach(mount, place.as_fd(), c"")?;
+        }
+        other => other?,
+    }
+    inside.covered(path);
     Ok(())
 }
 
@@ -112,14 +143,10 @@ pub(crate) fn own(kind: &Filesystem, attributes: Attributes) -> Result<OwnedFd, 
     mount::new_filesystem(name, c"cosm", options, attributes)
 }
 
-fn switch(path: &CStr, value: &CStr) -> Result<(), Errno> {
-    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&file, value.to_bytes()).map(drop)
-}
-
 /// Lays `/dev/null` over a file and an empty read-only folder over a folder.
-fn mask(path: &CStr) -> Result<(), Errno> {
-    let found = match rustix::fs::statat(mount::here(), path, AtFlags::SYMLINK_NOFOLLOW) {
+fn mask<'t>(path: &'t CStr, inside: &mut Inside<'t>) -> Result<(), Errno> {
+    let (parent, name) = inside.folder_of(path)?;
+    let found = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
@@ -128,24 +155,30 @@ fn mask(path: &CStr) -> Result<(), Errno> {
     } else {
         c"/dev/null"
     };
-    let cover = mount::clone_tree(mount::here(), cover, false)?;
-    mount::restrict(
-        cover.as_fd(),
-        Attributes {
-            read_only: true,
-            ..Attributes::default()
-        },
-        false,
-    )?;
-    mount::attach(cover.as_fd(), mount::here(), path)
+    let cover = copy_of(cover, false, inside)?;
+    let attributes = Attributes {
+        read_only: true,
+        ..Attributes::default()
+    };
+    mount::restrict(cover.as_fd(), attributes, false)?;
+    let (parent, name) = inside.folder_of(path)?;
+    mount::attach(cover.as_fd(), parent, name)?;
+    inside.covered(path);
+    Ok(())
 }
 
-fn cover(path: &CStr, with: &CStr) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) {
+/// A detached copy of the mount at `path`.
+fn copy_of(path: &CStr, recursive: bool, inside: &Inside<'_>) -> Result<OwnedFd, Errno> {
+    let place = inside.open(path, OFlags::PATH)?;
+    mount::clone_tree(place.as_fd(), c"", recursive)
+}
+
+fn cover<'t>(path: &'t CStr, with: &CStr, inside: &mut Inside<'t>) -> Result<(), Errno> {
+    let (parent, name) = inside.folder_of(path)?;
+    match rustix::fs::openat(parent, name, NEW, Mode::from_raw_mode(0o644)) {
         Ok(_) => {}
         Err(Errno::EXIST) => {
-            let found = rustix::fs::statat(mount::here(), path, AtFlags::SYMLINK_NOFOLLOW)?;
+            let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Ok(());
             }
@@ -154,20 +187,26 @@ fn cover(path: &CStr, with: &CStr) -> Result<(), Errno> {
         Err(Errno::ACCESS | Errno::ROFS) => return Ok(()),
         Err(error) => return Err(error),
     }
-    let copy = mount::clone_tree(mount::here(), with, false)?;
-    mount::attach(copy.as_fd(), mount::here(), path)
+    let copy = copy_of(with, false, inside)?;
+    let (parent, name) = inside.folder_of(path)?;
+    mount::attach(copy.as_fd(), parent, name)?;
+    inside.covered(path);
+    Ok(())
 }
 
-fn restrict(path: &CStr, attributes: Attributes) -> Result<(), Errno> {
-    let copy = match mount::clone_tree(mount::here(), path, true) {
+fn restrict(path: &CStr, attributes: Attributes, inside: &mut Inside<'_>) -> Result<(), Errno> {
+    let place = match inside.open(path, OFlags::PATH) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
+    let copy = mount::clone_tree(place.as_fd(), c"", true)?;
     mount::restrict(copy.as_fd(), attributes, true)?;
-    mount::attach(copy.as_fd(), mount::here(), path)
+    mount::attach(copy.as_fd(), place.as_fd(), c"")?;
+    inside.covered(path);
+    Ok(())
 }
 
-pub(crate) fn seal(path: &CStr, attributes: Attributes) -> Result<(), Errno> {
-    let mount = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+pub(crate) fn seal(path: &CStr, attributes: Attributes, inside: &Inside<'_>) -> Result<(), Errno> {
+    let mount = inside.open(path, OFlags::PATH)?;
     mount::restrict(mount.as_fd(), attributes, false)
 }

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::io::Result;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::{Errno, Result};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags,
@@ -170,13 +170,27 @@ pub fn new_filesystem(
 /// Makes the folder `root`, which must be a mount, the root of this mount namespace, and lets go of the old one.
 ///
 /// # Errors
-/// `EINVAL` where `root` is not a mount of this namespace or its parent's mounts spread.
+/// `EINVAL` where `root` is not a mount of this namespace or its parent's mounts spread. `EXDEV` where something of the
+/// old root would still be there: what lay on the old root's own folder is all that is let go of then.
 pub fn become_root(root: BorrowedFd<'_>) -> Result<()> {
     rustix::process::fchdir(root)?;
     // The old root comes to lie on top of the new one, and is taken off from there.
     rustix::process::pivot_root(c".", c".")?;
     rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
-    rustix::process::chdir(c"/")
+    rustix::process::chdir(c"/")?;
+    // `..` of a root is what lies on top of it.
+    if mount_at(c"/..")? == mount_at(c"/")? {
+        Ok(())
+    } else {
+        Err(Errno::XDEV)
+    }
+}
+
+/// The number of the mount that a path leads to, and of the file in it.
+fn mount_at(path: &CStr) -> Result<(u64, u64)> {
+    let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
+    let found = rustix::fs::statx(CWD, path, AtFlags::empty(), wanted)?;
+    Ok((found.stx_mnt_id, found.stx_ino))
 }
 
 /// Mounts over the folder or file at `path` the old way, for file systems without the new calls.
@@ -219,18 +233,26 @@ pub fn open_place(dir: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
     )
 }
 
-/// Opens a place below `root`, as a process with `root` as its root folder would: no link or `..` leads out of it.
+/// Opens what is at `path` below `root` as a process with `root` as its root folder would: no link or `..` leads out of
+/// it. Links of `/proc` that lead to something open (`/proc/self/fd/3`) are not followed at all.
 ///
 /// # Errors
-/// `ENOENT` and the like.
-pub fn open_place_in(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
-    rustix::fs::openat2(
-        root,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )
+/// `ELOOP` for such a link, and for links in a circle. `ENOSYS` before Linux 5.6. Otherwise `open`'s.
+pub fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd> {
+    loop {
+        let opened = rustix::fs::openat2(
+            root,
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+        );
+        match opened {
+            // A `..` on the way, and meanwhile something was mounted or renamed, anywhere: the kernel can't be sure.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
 }
 
 /// The folder that relative paths start from.
