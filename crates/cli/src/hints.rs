@@ -1,14 +1,30 @@
 //! What would help a command that did not find something which is there outside of its sandbox.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use cosm::{ByteString, Sandbox, SpawnFailure, SpawnReason};
 use cosm_base::text::printable;
 
 use crate::environment;
 use crate::report;
+
+/// What to say of arguments that can't be read: whoever forgets the `--` is told of a word of the command's.
+pub(crate) fn for_usage(
+    kind: ErrorKind,
+    words: impl Iterator<Item = OsString>,
+) -> Option<&'static str> {
+    let words: Vec<OsString> = words.collect();
+    let takes_image = words
+        .get(1)
+        .is_some_and(|word| word == "run" || word == "create");
+    let forgotten =
+        takes_image && kind == ErrorKind::UnknownArgument && words.iter().all(|word| word != "--");
+    forgotten
+        .then_some("a command and its arguments stand after `--`: cosm run --here -- python3 x.py")
+}
 
 /// What to say of a command that could not be started, if its program is there outside.
 pub(crate) fn for_spawn(failure: &SpawnFailure) -> Option<String> {
@@ -16,7 +32,22 @@ pub(crate) fn for_spawn(failure: &SpawnFailure) -> Option<String> {
         return None;
     }
     let path = program_outside(OsStr::from_bytes(&failure.subject))?;
-    Some(sentence(&failure.subject, &path))
+    let by_name = !failure.subject.contains(&b'/');
+    Some(match prefix(&path).filter(|_| by_name) {
+        Some(prefix) => format!(
+            "{} is {} on the host and not in the sandbox: add --mount-prefix {}",
+            printable(&failure.subject),
+            printable(path.as_os_str().as_bytes()),
+            printable(prefix.as_os_str().as_bytes()),
+        ),
+        None => sentence(&failure.subject, &path),
+    })
+}
+
+/// The folder that a program was installed below: its libraries lie there, too.
+fn prefix(program: &Path) -> Option<&Path> {
+    let bin = program.parent()?;
+    bin.parent().filter(|_| bin.ends_with("bin"))
 }
 
 /// After a command failed: says so if one of its arguments is a file outside and none inside.
@@ -35,16 +66,21 @@ pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) {
 }
 
 fn sentence(subject: &[u8], path: &Path) -> String {
-    let folder = path.parent().unwrap_or(path);
+    let below_here = std::env::current_dir().is_ok_and(|here| path.starts_with(here));
+    // Of what lies elsewhere no more is shown than was asked for.
+    let (here, place) = match (below_here, path.parent()) {
+        (true, Some(folder)) => ("--here or ", folder),
+        _ => ("", path),
+    };
     format!(
-        "{} exists on the host but not in the sandbox: add --here or --mount {}",
+        "{} exists on the host but not in the sandbox: add {here}--mount {}",
         printable(subject),
-        printable(folder.as_os_str().as_bytes()),
+        printable(place.as_os_str().as_bytes()),
     )
 }
 
 /// Where a program is on this host.
-fn program_outside(program: &OsStr) -> Option<PathBuf> {
+pub(crate) fn program_outside(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return file_outside(Path::new(program));
     }

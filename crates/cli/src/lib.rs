@@ -15,6 +15,7 @@ mod settings;
 mod stdio;
 mod timings;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use cosm::SpareKeeper;
@@ -39,7 +40,7 @@ pub fn main() -> ExitCode {
     };
     match args::Cli::read(std::env::args_os().collect()) {
         Ok(command) => ExitCode::from(dispatch(command, spare, clock)),
-        Err(error) => ExitCode::from(usage(&error)),
+        Err(error) => ExitCode::from(usage(&error, std::env::args_os())),
     }
 }
 
@@ -55,9 +56,12 @@ fn spare() -> Option<SpareKeeper> {
     SpareKeeper::fork(ready).ok().flatten()
 }
 
-fn usage(error: &clap::Error) -> u8 {
+fn usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> u8 {
     // There is nobody to tell that the output is closed.
     drop(error.print());
+    if let Some(hint) = hints::for_usage(error.kind(), words) {
+        report::hint(hint);
+    }
     if error.use_stderr() {
         exit::COSM_FAILED
     } else {

@@ -17,6 +17,7 @@ use crate::conf::{self, Conf, ConfError};
 use crate::env_file::{self, EnvFileError};
 use crate::environment;
 use crate::error::Result;
+use crate::hints;
 
 /// What is wrong with the settings.
 #[derive(Debug, thiserror::Error)]
@@ -77,10 +78,15 @@ impl SettingsError {
                 if Path::new(text).is_dir() {
                     hints.push(format!("for the folder here: ./{text}"));
                 }
-                hints.push(format!(
-                    "to run a command on the host's own programs: cosm run -- {text} …"
-                ));
+                if hints::program_outside(text.as_ref()).is_some() {
+                    hints.push(format!(
+                        "to run a command on the host's own programs: cosm run -- {text} …"
+                    ));
+                }
                 hints
+            }
+            Self::NoRootfs(_) | Self::RootfsNotFolder(_) => {
+                vec!["IMAGE is a folder that holds a root file system, or `host`".to_owned()]
             }
             Self::NoCommand => vec!["cosm run -- COMMAND, or cosm run -it for a shell".to_owned()],
             _ => Vec::new(),

@@ -42,6 +42,8 @@ fn wrong_arguments_are_explained() {
         ),
         ("image_is_a_file", &["run", "/etc/passwd", "--", "true"]),
         ("run_without_command", &["run"]),
+        ("no_dashes", &["run", "--here", "python3", "x.py"]),
+        ("no_dashes_and_a_flag", &["create", "python3", "-c", "1"]),
         ("relative_workdir", &["run", "-w", "a/b", "--", "true"]),
         (
             "conf_missing",

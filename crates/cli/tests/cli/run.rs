@@ -176,6 +176,16 @@ fn here_is_read_only_unless_asked_for() {
         "{said}"
     );
 
+    let elsewhere = cosm.home().join("y.sh");
+    std::fs::write(&elsewhere, "echo").expect("write");
+    let elsewhere = elsewhere.display().to_string();
+    let output = run(&["run", "--here", "--", "sh", &elsewhere]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains(&format!("add --mount {elsewhere}\n")),
+        "{said}"
+    );
+
     let output = run(&["run", "--here", "--", "sh", "x.sh"]);
     let real = work.path().canonicalize().expect("a path");
     assert_eq!(
@@ -222,6 +232,21 @@ fn a_program_that_is_only_outside_gets_a_hint() {
         said.contains("my-own-tool exists on the host but not in the sandbox"),
         "{said}"
     );
+
+    let bin = bin.path().join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    std::fs::rename(&tool, bin.join("my-own-tool")).expect("rename");
+    let output = cosm
+        .command(["run", "--", "my-own-tool"])
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .output()
+        .expect("starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let wanted = format!(
+        "add --mount-prefix {}\n",
+        bin.parent().expect("one").display()
+    );
+    assert!(said.contains(&wanted), "{said}");
 }
 
 #[test]

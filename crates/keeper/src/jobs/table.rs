@@ -203,8 +203,10 @@ impl Jobs {
 
     /// As [`Jobs::find`], as an answer.
     pub(crate) fn get(&self, id: &str) -> Result<Rc<Job>, Failure> {
-        self.find(id)
-            .ok_or_else(|| failure::plain(ErrorKind::NotFound, format!("no job {id:?}")))
+        self.find(id).ok_or_else(|| Failure {
+            hints: vec!["`cosm jobs NAME` shows the jobs of a sandbox".to_owned()],
+            ..failure::plain(ErrorKind::NotFound, format!("no job {id:?}"))
+        })
     }
 
     /// All jobs in the order of their start.
