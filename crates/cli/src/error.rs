@@ -90,6 +90,12 @@ impl CliError {
         }
     }
 
+    /// Whether a command could not be started.
+    pub(crate) fn is_spawn_failure(&self) -> bool {
+        self.sdk()
+            .is_some_and(|error| error.spawn_failure().is_some())
+    }
+
     /// Whether it only says that nobody reads the output any more.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Os { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)

@@ -9,7 +9,6 @@ use cosm::{ByteString, Sandbox, SpawnFailure, SpawnReason};
 use cosm_base::text::printable;
 
 use crate::environment;
-use crate::report;
 
 /// What to say of arguments that can't be read: whoever forgets the `--` is told of a word of the command's.
 pub(crate) fn for_usage(
@@ -50,8 +49,8 @@ fn prefix(program: &Path) -> Option<&Path> {
     bin.parent().filter(|_| bin.ends_with("bin"))
 }
 
-/// After a command failed: says so if one of its arguments is a file outside and none inside.
-pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) {
+/// What would help a command that failed, if one of its arguments is a file outside and none inside.
+pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) -> Option<String> {
     for argument in argv.iter().skip(1) {
         let Some(path) = file_outside(argument.as_path()) else {
             continue;
@@ -59,10 +58,10 @@ pub(crate) async fn for_failure(sandbox: &Sandbox, argv: &[ByteString]) {
         // If the sandbox can't answer any more, there is nothing to say.
         let inside = sandbox.fs().exists(argument.clone()).await;
         if inside.is_ok_and(|inside| !inside) {
-            report::hint(&sentence(argument.as_bytes(), &path));
-            return;
+            return Some(sentence(argument.as_bytes(), &path));
         }
     }
+    None
 }
 
 fn sentence(subject: &[u8], path: &Path) -> String {

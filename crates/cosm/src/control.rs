@@ -72,6 +72,11 @@ impl Control {
             Some(limit) => self.ask(request, limit).await?,
             None => self.ask_for_ever(request).await?,
         };
+        self.ended(reply)
+    }
+
+    /// The answer to a request for the guest's end.
+    pub(crate) fn ended(&self, reply: Reply) -> Result<EndReport> {
         match reply {
             Reply::Ended(report) => Ok(report),
             Reply::TimedOut => Err(Error::state(

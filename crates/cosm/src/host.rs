@@ -41,6 +41,16 @@ pub struct HostConfig {
 #[derive(Debug, Clone)]
 pub struct Host(Arc<Shared>);
 
+/// How far a new sandbox is to be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Not at all.
+    Not,
+    /// All but its main command.
+    Held,
+    Whole,
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) home: Home,
@@ -90,7 +100,20 @@ impl Host {
     /// `InvalidInput`, `AlreadyExists`, `Unsupported` (a limit that can't be enforced here), `BootFailed` with the phase
     /// and the log's tail.
     pub async fn create(&self, spec: SandboxSpec, replace: Option<Duration>) -> Result<Sandbox> {
-        self.make(spec, replace, true).await
+        self.make(spec, replace, Start::Whole).await
+    }
+
+    /// As [`create`](Self::create), without the start of its main command. That is the caller's: run it as the job
+    /// [`MAIN_JOB`](crate::MAIN_JOB), for instance to see it from its first byte with [`Jobs::run`](crate::Jobs::run).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_held(
+        &self,
+        spec: SandboxSpec,
+        replace: Option<Duration>,
+    ) -> Result<Sandbox> {
+        self.make(spec, replace, Start::Held).await
     }
 
     /// Makes a sandbox without starting it.
@@ -102,14 +125,14 @@ impl Host {
         spec: SandboxSpec,
         replace: Option<Duration>,
     ) -> Result<Sandbox> {
-        self.make(spec, replace, false).await
+        self.make(spec, replace, Start::Not).await
     }
 
     async fn make(
         &self,
         mut spec: SandboxSpec,
         replace: Option<Duration>,
-        start: bool,
+        start: Start,
     ) -> Result<Sandbox> {
         spec.check()?;
         let mut tries = 0;
@@ -155,14 +178,17 @@ impl Host {
         id: SandboxId,
         name: &str,
         spec: &SandboxSpec,
-        start: bool,
+        start: Start,
     ) -> Result<Sandbox> {
+        let hold = start == Start::Held;
+        let start = start != Start::Not;
         let leased = start && spec.lifetime == Lifetime::Leased;
         let task = Task::Create {
             spec: spec.to_stored(),
             run: RunId::from_random(random()?),
             lease: leased.then(own_pid),
             start,
+            hold,
         };
         let order = Order {
             id,

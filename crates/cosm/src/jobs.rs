@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 use crate::exec::ExecOptions;
 use crate::wire;
 
+/// The id of a sandbox's main command as a job.
+pub const MAIN_JOB: &str = "main";
+
 /// The jobs of a running sandbox. Made by [`Sandbox::jobs`](crate::Sandbox::jobs).
 #[derive(Debug, Clone)]
 pub struct Jobs {
@@ -37,6 +40,20 @@ impl Jobs {
             .ask(Request::StartJob(start), wire::ANSWER)
             .await?;
         self.job(reply)
+    }
+
+    /// As [`start`](Self::start), and sees the job from its first byte: it waits for this viewer rather than let it miss
+    /// anything, and so does the keeper once the sandbox has ended.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn run(&self, id: Option<&str>, options: &ExecOptions) -> Result<JobView> {
+        let start = JobStart {
+            id: id.map(str::to_owned),
+            exec: options.to_job(),
+        };
+        let stream = self.control.send(Request::RunJob(start)).await?;
+        self.view(stream).await
     }
 
     /// All jobs of this run, ended ones too, in the order of their start.
@@ -82,7 +99,11 @@ impl Jobs {
             replay: options.replay,
             size: options.size.map(|(rows, cols)| WindowSize { rows, cols }),
         };
-        let mut stream = self.control.send(request).await?;
+        let stream = self.control.send(request).await?;
+        self.view(stream).await
+    }
+
+    async fn view(&self, mut stream: UnixStream) -> Result<JobView> {
         let answer = self.control.answer(&mut stream);
         match wire::within(wire::ANSWER, answer).await? {
             Reply::Attached(report) => Ok(JobView::new(report, stream)),

@@ -59,9 +59,9 @@ pub use files::{
     TreeReport, WriteOptions,
 };
 pub use host::{Host, HostConfig};
-pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView, Jobs};
+pub use jobs::{AttachOptions, JobEvent, JobInput, JobOutput, JobReport, JobView, Jobs, MAIN_JOB};
 pub use list::{Filter, Page};
 pub use logs::{LogOptions, LogPiece, LogStream, Logs};
-pub use sandbox::Sandbox;
+pub use sandbox::{EndWatch, Sandbox};
 pub use spare::SpareKeeper;
 pub use status::{SandboxHandle, SandboxStatus, UnknownStatus};

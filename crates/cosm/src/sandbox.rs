@@ -7,6 +7,7 @@ use cosm_agent_client::AgentClient;
 use cosm_base::{ByteString, ErrorKind, SandboxId};
 use cosm_proto::keeper::{EndReport, GuestUsage, ReadyReport, Reply, Request, StatusReport};
 use cosm_spec::{Lifetime, SandboxSpec};
+use tokio::net::UnixStream;
 
 use crate::builder::SandboxBuilder;
 use crate::control::{Control, Hold};
@@ -34,6 +35,24 @@ pub struct Sandbox {
     control: Control,
     owned: Option<Owned>,
     ready: ReadyReport,
+}
+
+/// Waits for a sandbox's end. Made by [`Sandbox::watch_end`].
+#[derive(Debug)]
+pub struct EndWatch {
+    control: Control,
+    stream: UnixStream,
+}
+
+impl EndWatch {
+    /// Waits for as long as it takes.
+    ///
+    /// # Errors
+    /// The keeper ended without a word.
+    pub async fn wait(mut self) -> Result<EndReport> {
+        let reply = self.control.answer(&mut self.stream).await?;
+        self.control.ended(reply)
+    }
 }
 
 /// What a creator holds.
@@ -211,6 +230,18 @@ impl Sandbox {
             .end()
             .cloned()
             .ok_or_else(|| Error::state(&self.name, "not running, and nothing is known of an end"))
+    }
+
+    /// Begins to wait for its end. What is begun while it runs learns of the end from its keeper, also of one that is
+    /// removed on exit.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub async fn watch_end(&self) -> Result<EndWatch> {
+        Ok(EndWatch {
+            stream: self.control.send(Request::Wait).await?,
+            control: self.control.clone(),
+        })
     }
 
     /// As [`kill`](Self::kill), and waits until its keeper is gone, too.

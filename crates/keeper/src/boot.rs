@@ -24,11 +24,8 @@ use crate::shared::Shared;
 /// The driver has seen the agent's program start, and the socket was listening before that. Where the creator is there
 /// and all that it wants is to run commands, its first command finds out whether the agent answers, and gets the same
 /// error.
-pub(crate) fn is_nothing(spec: &SandboxSpec) -> bool {
-    spec.remove_on_exit
-        && spec.lifetime == Lifetime::Leased
-        && spec.command.is_none()
-        && spec.workdir.is_none()
+pub(crate) fn is_nothing(spec: &SandboxSpec, main: bool) -> bool {
+    spec.remove_on_exit && spec.lifetime == Lifetime::Leased && !main && spec.workdir.is_none()
 }
 
 /// The client for the guest of a sandbox with this spec.
@@ -40,10 +37,14 @@ pub(crate) fn client(socket: std::path::PathBuf, spec: &SandboxSpec) -> AgentCli
     })
 }
 
-/// Waits until the guest is ready.
-pub(crate) async fn finish(shared: Rc<Shared>, spec: Rc<SandboxSpec>) -> Result<(), Failure> {
+/// Waits until the guest is ready, and starts its main command if `main` says so.
+pub(crate) async fn finish(
+    shared: Rc<Shared>,
+    spec: Rc<SandboxSpec>,
+    main: bool,
+) -> Result<(), Failure> {
     let limit = spec.timeouts.boot;
-    match timeout(limit, steps(&shared, &spec)).await {
+    match timeout(limit, steps(&shared, &spec, main)).await {
         Ok(done) => done,
         Err(_) => Err(Failure {
             phase: Some("agent".to_owned()),
@@ -56,10 +57,10 @@ fn too_slow(limit: Duration) -> String {
     format!("the guest was not ready within {} s", limit.as_secs_f64())
 }
 
-async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec) -> Result<(), Failure> {
+async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec, main: bool) -> Result<(), Failure> {
     match &spec.workdir {
         Some(path) => check_workdir(&shared.agent, path).await?,
-        None if spec.command.is_none() => shared
+        None if !main => shared
             .agent
             .ping()
             .await
@@ -68,8 +69,8 @@ async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec) -> Result<(), Failure> {
         None => {}
     }
     match &spec.command {
-        Some(command) => start_main(shared, spec, command).await,
-        None => Ok(()),
+        Some(command) if main => start_main(shared, spec, command).await,
+        _ => Ok(()),
     }
 }
 

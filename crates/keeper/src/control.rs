@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::failure;
-use crate::jobs::{Wish, view};
+use crate::jobs::{Wish, run, view};
 use crate::machine::{Event, Stop};
 use crate::shared::{Ask, Shared};
 use crate::wire;
@@ -134,6 +134,7 @@ async fn answer(mut stream: UnixStream, shared: &Rc<Shared>) -> io::Result<()> {
             }
             Err(failure) => wire::write_message(&mut stream, &Reply::Refused(failure)).await,
         },
+        Request::RunJob(start) => run(shared, start, stream).await,
         request => {
             let reply = tokio::select! {
                 // An answer that is there is given, also when both are.
@@ -218,7 +219,7 @@ async fn reply(request: Request, shared: &Rc<Shared>) -> Result<Reply, Failure> 
             shared.ask(Ask::Usage(answer));
             usage.await.map(Reply::Usage).map_err(|_| over())
         }
-        Request::Hold | Request::AttachJob { .. } => Err(failure::plain(
+        Request::Hold | Request::AttachJob { .. } | Request::RunJob(_) => Err(failure::plain(
             ErrorKind::Protocol,
             "this request is a conversation of its own",
         )),

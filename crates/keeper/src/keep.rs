@@ -42,7 +42,11 @@ pub(crate) async fn carry_out(
     timings.mark("taking the lock");
     let begun = match plan.task {
         Task::Create {
-            spec, run, start, ..
+            spec,
+            run,
+            start,
+            hold,
+            ..
         } => {
             let begun = start::create(driver, &context, &spec, run, start, &mut timings).await;
             if !start {
@@ -52,7 +56,7 @@ pub(crate) async fn carry_out(
                 };
                 return answer(&context, report, &timings, made);
             }
-            begun
+            begun.map(|begun| Begun { hold, ..begun })
         }
         Task::Start { run, .. } => start::resume(driver, &context, run, &mut timings).await,
         Task::Remove => {
@@ -131,6 +135,7 @@ async fn keep<D: Driver>(
     let spec = Rc::new(begun.spec);
     let shared = share(context, begun.run, &spec);
     let life = Life::<D> {
+        hold: begun.hold,
         context,
         shared: shared.clone(),
         guest: started.guest,
@@ -141,11 +146,13 @@ async fn keep<D: Driver>(
         timings,
         lease,
     };
-    let serving = tokio::task::spawn_local(control::serve(started.control, shared.clone()));
+    let mut serving = tokio::task::spawn_local(control::serve(started.control, shared.clone()));
     let outcome = life.run(report).await;
     let (worked, catalogue) = finish(driver, context, &shared, outcome).await;
-    // Whoever does not read its answer by then is not waited for.
-    drop(timeout(FAREWELL, serving).await);
+    // Whoever does not read its answer by then is not waited for, but for who started a job to see all that it says.
+    if timeout(FAREWELL, &mut serving).await.is_err() {
+        shared.jobs.starters_gone().await;
+    }
     if let Some(Err(error)) = catalogue.map(Catalogue::settle) {
         // The next one does it.
         drop(error);

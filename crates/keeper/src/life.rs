@@ -42,6 +42,8 @@ pub(crate) struct Life<'a, D: Driver> {
     pub(crate) catalogue: Option<Catalogue>,
     pub(crate) timings: Timings,
     pub(crate) lease: Option<Lease>,
+    /// The creator starts the main command.
+    pub(crate) hold: bool,
 }
 
 /// How a run went.
@@ -84,10 +86,11 @@ impl<D: Driver> Life<'_, D> {
             wonder: Some(later(WONDER)),
             close_catalogue: None,
         };
-        if boot::is_nothing(&self.spec) {
+        let main = self.spec.command.is_some() && !self.hold;
+        if boot::is_nothing(&self.spec, main) {
             self.booted(Ok(()), &mut work);
         } else {
-            let finish = boot::finish(self.shared.clone(), self.spec.clone());
+            let finish = boot::finish(self.shared.clone(), self.spec.clone(), main);
             work.boot = Some(tokio::task::spawn_local(finish));
         }
         loop {

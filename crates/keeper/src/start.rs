@@ -28,6 +28,8 @@ pub(crate) struct Begun {
     pub(crate) catalogue: Option<Catalogue>,
     pub(crate) run: RunId,
     pub(crate) id_slot: Option<u32>,
+    /// The creator starts the main command.
+    pub(crate) hold: bool,
 }
 
 /// A guest that was launched.
@@ -57,6 +59,7 @@ pub(crate) async fn create(
                 catalogue,
                 run,
                 id_slot,
+                hold: false,
             });
         }
         Err(failure) => failure,
@@ -209,6 +212,7 @@ pub(crate) async fn resume(
         catalogue: Some(catalogue),
         run,
         id_slot: row.id_slot,
+        hold: false,
     })
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `Hold` | `Held` or `Refused`; the hold lasts as long as the connection |
 //! | `AttachJob` | `Attached`, then the frames of an exec ([`crate::agent::ExecOut`], `Stdout`, `Stderr`) and `Lost` as [`JobNotice`]; the viewer sends [`crate::agent::ExecIn`] and `Stdin` frames |
+//! | `RunJob` | as `AttachJob`, once the job runs |
 //! | `Stop`, `Kill`, `Drain`, `Wait`, `WaitJob` | one reply, once it is so |
 //! | others | one reply |
 
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Bytes, ExecStart, ExitReport, ExitStatus, SpawnFailure, WindowSize};
 
 /// The version of these messages. A keeper lives on when the program is replaced by a newer one, so both ends check.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What a keeper process is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ pub enum Task {
         lease: Option<i32>,
         /// Start it; else it is only made.
         start: bool,
+        /// Leave the start of the main command to the creator, who runs it as the job `main` with `RunJob`.
+        hold: bool,
     },
     /// Start a stopped sandbox from its stored spec.
     Start {
@@ -191,6 +194,9 @@ pub enum Request {
     },
     /// One sample of what the guest uses, as the host counts.
     Usage,
+    /// Run a command as a job and see it from its first byte: the job waits for this viewer, and so does the keeper
+    /// after the guest's end.
+    RunJob(JobStart),
 }
 
 /// A command to run as a job.
@@ -290,6 +296,8 @@ pub enum EndReason {
     GuestDied,
     /// Its keeper was killed, so nobody saw the end.
     KeeperLost,
+    /// Its keeper was told to end, by a signal.
+    KeeperSignalled,
 }
 
 /// What a guest uses and has used, as the host counts. `None` where the host can't tell.

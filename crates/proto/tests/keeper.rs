@@ -1,7 +1,7 @@
 //! The keeper's messages, byte by byte. A keeper may be older or newer than who speaks to it, so that these never
 //! change without a new `VERSION`.
 //!
-//! `keeper-1.golden` holds one line each: a name and the bytes. `COSM_BLESS=1` writes it anew.
+//! `keeper-2.golden` holds one line each: a name and the bytes. `COSM_BLESS=1` writes it anew.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use cosm_proto::keeper::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-const GOLDEN: &str = include_str!("keeper-1.golden");
+const GOLDEN: &str = include_str!("keeper-2.golden");
 
 /// Collects what is compared.
 #[derive(Default)]
@@ -149,6 +149,7 @@ fn plans(book: &mut Book) {
         run: run(),
         lease: Some(-1),
         start: true,
+        hold: false,
     };
     book.page("plan.create", &plan(create));
     let start = Task::Start {
@@ -215,6 +216,13 @@ fn requests(book: &mut Book) {
         ),
         ("wait_job", Request::WaitJob { job: job() }),
         ("usage", Request::Usage),
+        (
+            "run_job",
+            Request::RunJob(JobStart {
+                id: Some(job()),
+                exec: exec(),
+            }),
+        ),
     ];
     for (name, request) in requests {
         let call = Call {
@@ -259,6 +267,7 @@ fn replies(book: &mut Book) {
         EndReason::OutOfMemory,
         EndReason::GuestDied,
         EndReason::KeeperLost,
+        EndReason::KeeperSignalled,
     ] {
         book.page(&format!("reason.{reason:?}"), &reason);
     }
@@ -278,7 +287,7 @@ fn the_bytes_are_these() {
     requests(&mut book);
     replies(&mut book);
     if std::env::var_os("COSM_BLESS").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keeper-1.golden");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keeper-2.golden");
         std::fs::write(path, &book.text).expect("written");
         return;
     }

@@ -89,7 +89,9 @@ pub(crate) enum Command {
 
 /// Run a command in a new sandbox.
 ///
-/// Without --name the sandbox is gone when the command ends. IMAGE is `host` (the default: this host's own programs,
+/// Without --name the sandbox is gone when the command ends. With one it stays, stopped: the command is its job `main`,
+/// with a log, and `cosm start` runs it again. Either way it ends with this program, unless the keys that detach are
+/// pressed. IMAGE is `host` (the default: this host's own programs,
 /// read-only, and none of its users' files) or a folder, written ./dir or /dir, which is copied on write.
 #[derive(Debug, Args)]
 #[command(
@@ -113,7 +115,8 @@ pub(crate) struct RunArgs {
     /// Say on standard error where each millisecond went.
     #[arg(long)]
     pub(crate) timings: bool,
-    /// Kill the command with all its descendants after this long: 10, 1m30s, 250ms.
+    /// Kill the command with all its descendants after this long: 10, 1m30s, 250ms. Where nobody waits for it, stop the
+    /// sandbox.
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

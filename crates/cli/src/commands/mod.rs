@@ -87,19 +87,27 @@ fn code_of(status: &ExecStatus) -> u8 {
 /// As [`code_of`], for a command that ran in this sandbox. Where the guest can't see its control group, only the keeper
 /// knows whether the kernel killed in it for want of memory.
 async fn code_in(sandbox: &Sandbox, status: &ExecStatus) -> u8 {
-    let killed = matches!(status.status, ExitStatus::Signal(9) | ExitStatus::Code(137));
-    if killed && !status.timed_out && !status.oom {
-        // A sandbox that can't answer any more is told of elsewhere.
-        let kills = sandbox
-            .metrics()
-            .await
-            .ok()
-            .and_then(|usage| usage.oom_kills);
-        if kills.is_some_and(|kills| kills > 0) {
-            report::warning(OUT_OF_MEMORY);
-        }
+    // A sandbox that can't answer any more is told of elsewhere.
+    let kills = match was_killed(status) {
+        true => sandbox.metrics().await.ok(),
+        false => None,
+    };
+    let kills = kills.and_then(|usage| usage.oom_kills);
+    code_of_killed(status, kills.is_some_and(|kills| kills > 0))
+}
+
+/// As [`code_of`], where something in the sandbox was killed for want of memory if `oom` says so.
+fn code_of_killed(status: &ExecStatus, oom: bool) -> u8 {
+    if oom && was_killed(status) {
+        report::warning(OUT_OF_MEMORY);
     }
     code_of(status)
+}
+
+/// Whether it was killed, and has not said itself why.
+fn was_killed(status: &ExecStatus) -> bool {
+    let killed = matches!(status.status, ExitStatus::Signal(9) | ExitStatus::Code(137));
+    killed && !status.timed_out && !status.oom
 }
 
 fn code_of_status(status: ExitStatus) -> u8 {

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use cosm::spec::Lifetime;
-use cosm::{ExecOptions, Host, Sandbox, SandboxSpec, SpareKeeper};
+use cosm::{EndReason, EndReport, ExecOptions, ExecStatus, Host, SandboxSpec, SpareKeeper};
 use cosm_base::exit;
 
 use crate::args::RunArgs;
 use crate::environment;
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::hints;
 use crate::output;
+use crate::report;
 use crate::settings::{self, Settings, SettingsError};
 use crate::stdio::{self, Outcome, Stdio};
 use crate::timings::Clock;
@@ -27,7 +28,6 @@ struct Run {
 
 pub(super) fn run(args: RunArgs, spare: Option<SpareKeeper>, mut clock: Clock) -> Result<u8> {
     clock.lap("reading the arguments");
-    let ephemeral = args.sandbox.name.is_none() || args.rm;
     let (detach, timings) = (args.detach, args.timings);
     let mut stdio = Stdio::from(args.stdio);
     let settings = settings::resolve(args.sandbox, args.image, args.command, args.timeout)?;
@@ -37,7 +37,8 @@ pub(super) fn run(args: RunArgs, spare: Option<SpareKeeper>, mut clock: Clock) -
         replace,
         timeout,
     } = settings;
-    spec.remove_on_exit = ephemeral;
+    let named = spec.name.is_some();
+    spec.remove_on_exit = !named || args.rm;
     if command.is_empty() {
         if detach || !(stdio.tty || stdio::at_terminal()) {
             return Err(SettingsError::NoCommand.into());
@@ -67,7 +68,10 @@ pub(super) fn run(args: RunArgs, spare: Option<SpareKeeper>, mut clock: Clock) -
         timings,
     };
     clock.lap("settings");
-    super::wait_for(run.foreground(&host, clock))
+    match named {
+        true => super::wait_for(run.main_job(&host, timeout, clock)),
+        false => super::wait_for(run.foreground(&host, clock)),
+    }
 }
 
 async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> Result<u8> {
@@ -78,7 +82,6 @@ async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> 
 
 impl Run {
     async fn foreground(self, host: &Host, mut clock: Clock) -> Result<u8> {
-        let ephemeral = self.spec.remove_on_exit;
         let mut sandbox = host.create(self.spec, self.replace).await?;
         clock.lap("create");
         clock.parts(&sandbox.ready_report().timings);
@@ -88,7 +91,8 @@ impl Run {
             Ok(Outcome::Ended(status)) => {
                 let code = super::code_in(&sandbox, status).await;
                 if code != 0 {
-                    hints::for_failure(&sandbox, &self.argv).await;
+                    let hint = hints::for_failure(&sandbox, &self.argv).await;
+                    hint.iter().for_each(|hint| report::hint(hint));
                 }
                 code
             }
@@ -99,7 +103,9 @@ impl Run {
             }
             Err(_) => 0,
         };
-        let end = end(&mut sandbox, ephemeral).await;
+        // What its command left running has nothing to save. The keeper answers when all of it is gone but the keeper
+        // itself.
+        let end = sandbox.kill().await;
         clock.lap("stop and remove");
         outcome?;
         end?;
@@ -108,15 +114,74 @@ impl Run {
         }
         Ok(code)
     }
+
+    /// A named sandbox's command is its main job: logged, listed, and run again when it is started again.
+    async fn main_job(
+        mut self,
+        host: &Host,
+        timeout: Option<Duration>,
+        mut clock: Clock,
+    ) -> Result<u8> {
+        self.spec.command = Some(self.argv.clone());
+        self.spec.tty = self.stdio.tty;
+        // Whoever starts it again does not wait for it: then its time-out is its sandbox's.
+        self.spec.timeouts.max_duration = self.spec.timeouts.max_duration.or(timeout);
+        let mut sandbox = host.create_held(self.spec, self.replace).await?;
+        clock.lap("create");
+        clock.parts(&sandbox.ready_report().timings);
+        // It ends with its command, so that this can't be asked later.
+        let hint = hints::for_failure(&sandbox, &self.argv).await;
+        let watch = sandbox.watch_end().await?;
+        let outcome = stdio::main_job(&sandbox, self.options, &self.stdio).await;
+        clock.lap("command");
+        let code = match outcome {
+            Ok(Outcome::Ended(status)) => {
+                let end = watch.wait().await?;
+                let code = code_at_end(&status, &end, timeout.is_some());
+                if code != 0 {
+                    hint.iter().for_each(|hint| report::hint(hint));
+                }
+                code
+            }
+            Ok(Outcome::Interrupted(signal)) => {
+                sandbox.stop().await?;
+                exit::of_signal(signal)
+            }
+            Ok(Outcome::Detached) => {
+                sandbox.detach().await?;
+                return Ok(exit::OK);
+            }
+            Err(CliError::NoEnd) => {
+                let end = watch.wait().await?;
+                if !(end.reason == EndReason::MaxDuration && timeout.is_some()) {
+                    return Err(CliError::NoEnd);
+                }
+                exit::TIMED_OUT
+            }
+            Err(error) => {
+                sandbox.kill().await?;
+                sandbox.settled().await?;
+                if error.is_spawn_failure() {
+                    // It never ran, so that nothing stays of it, as of every sandbox that does not start.
+                    sandbox.remove().await?;
+                }
+                return Err(error);
+            }
+        };
+        sandbox.settled().await?;
+        clock.lap("stop");
+        if self.timings {
+            clock.tell();
+        }
+        Ok(code)
+    }
 }
 
-/// Ends the sandbox with its command. What an ephemeral one's command left running has nothing to save.
-async fn end(sandbox: &mut Sandbox, ephemeral: bool) -> Result<()> {
-    if ephemeral {
-        // The keeper answers when all of it is gone but the keeper itself.
-        sandbox.kill().await?;
-    } else {
-        sandbox.stop_and_wait().await?;
+/// The program's exit code for the end of a main command and its sandbox.
+fn code_at_end(status: &ExecStatus, end: &EndReport, limited: bool) -> u8 {
+    if limited && end.reason == EndReason::MaxDuration {
+        return exit::TIMED_OUT;
     }
-    Ok(())
+    let killed = end.usage.oom_kills.is_some_and(|kills| kills > 0);
+    super::code_of_killed(status, killed || end.reason == EndReason::OutOfMemory)
 }

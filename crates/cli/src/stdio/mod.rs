@@ -1,13 +1,14 @@
 //! Where a command's streams meet this program's.
 
 pub(crate) mod pump;
+mod screen;
 pub(crate) mod signals;
 pub(crate) mod terminal;
 pub(crate) mod view;
 
 use std::io::{IsTerminal as _, Write as _};
 
-use cosm::{ExecEvent, ExecHandle, ExecOptions, ExecStatus, Sandbox};
+use cosm::{ExecEvent, ExecHandle, ExecOptions, ExecStatus, MAIN_JOB, Sandbox};
 
 use crate::detach::Keys;
 use crate::environment;
@@ -63,27 +64,9 @@ pub(crate) async fn foreground(
     stdio: &Stdio,
 ) -> Result<Outcome> {
     if stdio.tty && at_terminal() {
-        let (job, outcome) = terminal::run(&sandbox.jobs(), options, &stdio.detach_keys).await?;
-        if matches!(outcome, Outcome::Detached) {
-            report::note(&format!(
-                "detached; it goes on as job {job}: cosm attach {} {job}",
-                sandbox.name()
-            ));
-        }
-        return Ok(outcome);
+        return at_terminal_as(None, sandbox, options, stdio).await;
     }
-    let options = match stdio.tty {
-        true => options
-            .env_default("TERM", environment::terminal_name())
-            .tty(true),
-        false => options,
-    };
-    let options = if stdio.interactive {
-        options.stdin_pipe()
-    } else {
-        options
-    };
-    let mut handle = sandbox.exec_stream_options(options).await?;
+    let mut handle = sandbox.exec_stream_options(streams(options, stdio)).await?;
     let input = handle.take_stdin();
     if let Some(input) = input {
         if stdio.tty {
@@ -97,6 +80,51 @@ pub(crate) async fn foreground(
         follow_frames(handle).await
     } else {
         follow_pipes(handle).await
+    }
+}
+
+/// Runs a sandbox's main command and stays until its end.
+///
+/// # Errors
+/// It could not be started, or its end was not seen.
+pub(crate) async fn main_job(
+    sandbox: &Sandbox,
+    options: ExecOptions,
+    stdio: &Stdio,
+) -> Result<Outcome> {
+    if stdio.tty && at_terminal() {
+        return at_terminal_as(Some(MAIN_JOB), sandbox, options, stdio).await;
+    }
+    view::run(&sandbox.jobs(), MAIN_JOB, &streams(options, stdio), stdio).await
+}
+
+async fn at_terminal_as(
+    id: Option<&str>,
+    sandbox: &Sandbox,
+    options: ExecOptions,
+    stdio: &Stdio,
+) -> Result<Outcome> {
+    let (job, outcome) = terminal::run(&sandbox.jobs(), id, options, &stdio.detach_keys).await?;
+    if matches!(outcome, Outcome::Detached) {
+        report::note(&format!(
+            "detached; it goes on as job {job}: cosm attach {} {job}",
+            sandbox.name()
+        ));
+    }
+    Ok(outcome)
+}
+
+/// The command with its streams as they are asked for, where nobody sits at them.
+fn streams(options: ExecOptions, stdio: &Stdio) -> ExecOptions {
+    let options = match stdio.tty {
+        true => options
+            .env_default("TERM", environment::terminal_name())
+            .tty(true),
+        false => options,
+    };
+    match stdio.interactive {
+        true => options.stdin_pipe(),
+        false => options,
     }
 }
 

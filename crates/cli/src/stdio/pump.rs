@@ -246,8 +246,27 @@ pub(crate) fn feed(mut from: impl io::Read + Send + 'static, to: OwnedFd) -> Res
         .map_err(os("starting a thread"))
 }
 
-/// Moves this program's input to a command's terminal. Ends with the runtime.
-pub(crate) async fn frames_in(mut to: cosm::ExecStdin) {
+/// Where a command's input goes as frames.
+pub(crate) trait Sink {
+    /// Writes all of these bytes. False if the command takes no more.
+    async fn write(&mut self, bytes: &[u8]) -> bool;
+    /// Ends the input.
+    async fn close(self);
+}
+
+impl Sink for cosm::ExecStdin {
+    async fn write(&mut self, bytes: &[u8]) -> bool {
+        self.write_all(bytes).await.is_ok()
+    }
+
+    async fn close(self) {
+        // The command may have ended; then nobody needs the end of its input.
+        drop(cosm::ExecStdin::close(self).await);
+    }
+}
+
+/// Moves this program's input to a command as frames. Ends with the runtime.
+pub(crate) async fn frames_in(mut to: impl Sink) {
     let (tell, mut parts) = tokio::sync::mpsc::channel::<Vec<u8>>(4);
     let reader = std::thread::Builder::new()
         .name("input".into())
@@ -268,12 +287,11 @@ pub(crate) async fn frames_in(mut to: cosm::ExecStdin) {
         return;
     }
     while let Some(part) = parts.recv().await {
-        if to.write_all(&part).await.is_err() {
+        if !to.write(&part).await {
             return;
         }
     }
-    // The command may have ended; then nobody needs the end of its input.
-    drop(to.close().await);
+    to.close().await;
 }
 
 #[cfg(test)]

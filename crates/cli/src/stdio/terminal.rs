@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use cosm::{AttachOptions, ExecOptions, JobEvent, JobInput, Jobs};
+use cosm::{AttachOptions, ExecOptions, JobEvent, JobInput, JobView, Jobs};
 use cosm_sys::pty::{self, RawMode};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -25,6 +25,7 @@ use crate::report;
 /// It could not be started, or its end was not seen.
 pub(crate) async fn run(
     jobs: &Jobs,
+    id: Option<&str>,
     options: ExecOptions,
     keys: &Keys,
 ) -> Result<(String, Outcome)> {
@@ -33,9 +34,10 @@ pub(crate) async fn run(
     let options = options
         .env_default("TERM", environment::terminal_name())
         .tty_size(rows, cols);
-    let job = jobs.start(None, &options).await?;
-    let outcome = show(jobs, &job.id, keys, tty, true).await?;
-    Ok((job.id, outcome))
+    let view = jobs.run(id, &options).await?;
+    let job = view.job().id.clone();
+    let outcome = show(view, keys, tty).await?;
+    Ok((job, outcome))
 }
 
 /// Attaches this terminal to a job that has a terminal.
@@ -43,16 +45,16 @@ pub(crate) async fn run(
 /// # Errors
 /// No such job, or its end was not seen.
 pub(crate) async fn attach(jobs: &Jobs, job: &str, keys: &Keys, replay: bool) -> Result<Outcome> {
-    show(jobs, job, keys, Tty::open()?, replay).await
-}
-
-async fn show(jobs: &Jobs, job: &str, keys: &Keys, tty: Tty, replay: bool) -> Result<Outcome> {
+    let tty = Tty::open()?;
     let options = AttachOptions {
         lossless: false,
         replay,
         size: Some(tty.size()),
     };
-    let view = jobs.attach(job, options).await?;
+    show(jobs.attach(job, options).await?, keys, tty).await
+}
+
+async fn show(view: JobView, keys: &Keys, tty: Tty) -> Result<Outcome> {
     let (mut output, input) = view.split();
     let mut asked = Asked::new()?;
     let mut resized = signal(SignalKind::window_change()).map_err(os("waiting for signals"))?;

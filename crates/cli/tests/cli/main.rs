@@ -4,5 +4,6 @@ mod arguments;
 mod common;
 mod files;
 mod life;
+mod main_job;
 mod run;
 mod terminal;

@@ -161,6 +161,35 @@ fn keys_detach_and_the_job_goes_on() {
 }
 
 #[test]
+fn keys_detach_from_a_main_job_and_its_sandbox_goes_on() {
+    let cosm = Cosm::new();
+    let mut terminal = Terminal::run(&cosm, &["run", "-it", "--name", "box", "--", "sh"]);
+    terminal.types(b"stty size; echo $TERM\r");
+    terminal.shows("30 100");
+    terminal.shows("vt100");
+    terminal.types(b"\x1d");
+    terminal.shows("cosm attach box main");
+    assert_eq!(terminal.ends(), Some(0));
+    // Its starter is gone for longer than a lease would take to end.
+    std::thread::sleep(Duration::from_millis(500));
+    let jobs = cosm.json(["jobs", "box", "--json"]);
+    assert_eq!(jobs[0]["running"], true, "{jobs}");
+
+    let mut terminal = Terminal::run(&cosm, &["attach", "box"]);
+    terminal.types(b"echo still $((40 + 2))\r");
+    terminal.shows("still 42");
+    terminal.types(b"exit 9\r");
+    assert_eq!(terminal.ends(), Some(9));
+    cosm.fails(9, ["wait", "box"]);
+
+    // Started again it has a terminal, too.
+    cosm.ok(["start", "box"]);
+    let mut terminal = Terminal::run(&cosm, &["attach", "box"]);
+    terminal.types(b"test -t 0 && exit 4\r");
+    assert_eq!(terminal.ends(), Some(4));
+}
+
+#[test]
 fn the_terminal_is_restored_when_the_sandbox_dies() {
     let cosm = Cosm::new();
     cosm.ok(["create", "--name", "box"]);

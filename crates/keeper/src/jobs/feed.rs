@@ -61,6 +61,7 @@ pub(super) struct Feed {
     gone: Cell<bool>,
     filled: Notify,
     emptied: Notify,
+    parted: Notify,
 }
 
 impl Feed {
@@ -77,6 +78,7 @@ impl Feed {
             gone: Cell::new(false),
             filled: Notify::new(),
             emptied: Notify::new(),
+            parted: Notify::new(),
         };
         if replay {
             feed.missed.set(ring.dropped);
@@ -125,6 +127,14 @@ impl Feed {
         self.gone.set(true);
         self.waiting.borrow_mut().clear();
         self.emptied.notify_one();
+        self.parted.notify_one();
+    }
+
+    /// Waits until the viewer is not there any more. For one at a time.
+    pub(super) async fn left(&self) {
+        while !self.gone.get() {
+            self.parted.notified().await;
+        }
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -8,7 +8,7 @@ mod table;
 mod viewer;
 
 pub(crate) use table::{Jobs, MAIN};
-pub(crate) use viewer::{Wish, view};
+pub(crate) use viewer::{Wish, run, view};
 
 use std::rc::Rc;
 

@@ -28,6 +28,8 @@ pub(crate) struct Job {
     pub(super) report: RefCell<JobReport>,
     pub(super) ring: RefCell<Ring>,
     pub(super) feeds: RefCell<Vec<Rc<Feed>>>,
+    /// The feed of who started it to see all of it.
+    starter: Option<Rc<Feed>>,
     pub(super) control: ExecControl,
     pub(super) input: Mutex<Option<ExecInput>>,
     pub(super) terminal: bool,
@@ -71,8 +73,18 @@ impl Jobs {
         shared: &Rc<Shared>,
         start: JobStart,
     ) -> Result<Rc<Job>, Failure> {
+        self.start_for(shared, start, None).await
+    }
+
+    /// As [`Jobs::start`]; this feed gets all that it says.
+    pub(super) async fn start_for(
+        &self,
+        shared: &Rc<Shared>,
+        start: JobStart,
+        starter: Option<Rc<Feed>>,
+    ) -> Result<Rc<Job>, Failure> {
         let id = self.claim(start.id)?;
-        let started = self.start_as(shared, &id, start.exec).await;
+        let started = self.start_as(shared, &id, start.exec, starter).await;
         self.starting.borrow_mut().retain(|other| *other != id);
         started
     }
@@ -82,6 +94,7 @@ impl Jobs {
         shared: &Rc<Shared>,
         id: &str,
         exec: ExecStart,
+        starter: Option<Rc<Feed>>,
     ) -> Result<Rc<Job>, Failure> {
         let terminal = match exec.stdio {
             Stdio::Terminal { .. } => true,
@@ -118,7 +131,8 @@ impl Jobs {
                 failed: None,
             }),
             ring: RefCell::default(),
-            feeds: RefCell::default(),
+            feeds: RefCell::new(starter.iter().cloned().collect()),
+            starter,
             control: session.control,
             input: Mutex::new(session.input),
             terminal,
@@ -213,6 +227,14 @@ impl Jobs {
     pub(crate) fn reports(&self) -> Vec<JobReport> {
         let list = self.list.borrow();
         list.iter().map(|job| job.report.borrow().clone()).collect()
+    }
+
+    /// Waits until nobody looks any more who started a job to see all of it.
+    pub(crate) async fn starters_gone(&self) {
+        let list: Vec<_> = self.list.borrow().iter().cloned().collect();
+        for feed in list.iter().filter_map(|job| job.starter.as_ref()) {
+            feed.left().await;
+        }
     }
 
     /// Waits until all jobs are over, once the guest is.

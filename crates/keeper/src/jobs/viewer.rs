@@ -6,13 +6,14 @@ use std::rc::Rc;
 use cosm_agent_client::AgentError;
 use cosm_proto::agent::{ExecIn, ExecOut, WindowSize};
 use cosm_proto::frame::{self, Kind};
-use cosm_proto::keeper::{JobNotice, Reply};
+use cosm_proto::keeper::{JobNotice, JobStart, Reply};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::feed::{Feed, Item};
+use super::feed::{Feed, Item, Ring};
 use super::table::Job;
+use crate::shared::Shared;
 use crate::wire;
 
 /// How a viewer wants to see a job.
@@ -23,6 +24,23 @@ pub(crate) struct Wish {
     pub(crate) size: Option<WindowSize>,
 }
 
+/// Starts a job and shows it to its starter, who misses nothing.
+pub(crate) async fn run(
+    shared: &Rc<Shared>,
+    start: JobStart,
+    mut stream: UnixStream,
+) -> io::Result<()> {
+    let feed = Rc::new(Feed::new(true, false, &Ring::default()));
+    let presence = Presence(feed.clone());
+    match shared.jobs.start_for(shared, start, Some(feed)).await {
+        Ok(job) => {
+            wire::write_message(&mut stream, &Reply::Attached(job.report())).await?;
+            look(&job, stream, presence).await
+        }
+        Err(failure) => wire::write_message(&mut stream, &Reply::Refused(failure)).await,
+    }
+}
+
 /// Shows a job to a viewer until one of them is gone.
 pub(crate) async fn view(job: Rc<Job>, mut stream: UnixStream, wish: Wish) -> io::Result<()> {
     wire::write_message(&mut stream, &Reply::Attached(job.report())).await?;
@@ -31,24 +49,26 @@ pub(crate) async fn view(job: Rc<Job>, mut stream: UnixStream, wish: Wish) -> io
         feed.end();
     }
     job.feeds.borrow_mut().push(feed.clone());
-    let presence = Presence(feed.clone());
+    let presence = Presence(feed);
     if let Some(size) = wish.size.filter(|_| job.terminal) {
         forgive(job.control.resize(size).await)?;
     }
+    look(&job, stream, presence).await
+}
+
+async fn look(job: &Job, stream: UnixStream, presence: Presence) -> io::Result<()> {
     let (reader, writer) = stream.into_split();
-    let mut showing = std::pin::pin!(show(&job, &feed, writer));
-    let shown = tokio::select! {
+    let mut showing = std::pin::pin!(show(job, &presence.0, writer));
+    tokio::select! {
         shown = &mut showing => shown,
-        listened = listen(&job, reader) => match listened {
+        listened = listen(job, reader) => match listened {
             // The viewer said all that it has to say, and may still look: only an end of both directions breaks a
             // write.
             Ok(Gone::Detached) => Ok(()),
             Ok(Gone::Input) => showing.await,
             Err(error) => Err(error),
         },
-    };
-    drop(presence);
-    shown
+    }
 }
 
 /// However a view ends, the job must not wait for it.

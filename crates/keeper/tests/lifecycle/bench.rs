@@ -140,6 +140,7 @@ impl Bench {
             run: run_id(),
             lease: leased.then(|| std::process::id() as i32),
             start: true,
+            hold: false,
         };
         let mut keeper = self.keeper(id(), task, leased);
         let result = keeper.result();

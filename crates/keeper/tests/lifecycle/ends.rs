@@ -251,6 +251,7 @@ fn the_lease_ends_it(bench: &Bench) {
         run: run_id(),
         lease: Some(1),
         start: true,
+        hold: false,
     };
     let mut keeper = bench.keeper(id(), task, true);
     assert_eq!(
@@ -291,6 +292,7 @@ pub(crate) fn helper(mut args: impl Iterator<Item = String>) -> ExitCode {
         run: run_id(),
         lease: Some(std::process::id() as i32),
         start: true,
+        hold: false,
     };
     let mut keeper = start_keeper(&home, &runtime, id(), task, true, fake);
     keeper.result().expect("it starts");

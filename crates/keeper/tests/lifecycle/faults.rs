@@ -113,6 +113,7 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
             run: run_id(),
             lease: ephemeral.then(|| std::process::id() as i32),
             start: true,
+            hold: false,
         };
         let mut keeper = bench.keeper(victim, task, ephemeral);
         let late = round % 4 == 3;
@@ -204,6 +205,7 @@ fn create_stopped(bench: &Bench, name: &str) -> Result<(), cosm_proto::keeper::F
         run: run_id(),
         lease: None,
         start: false,
+        hold: false,
     };
     bench.short(id(), task).map(drop)
 }

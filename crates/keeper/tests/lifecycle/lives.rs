@@ -84,6 +84,7 @@ fn an_ephemeral_life(bench: &Bench) {
         run: run_id(),
         lease: Some(std::process::id() as i32),
         start: true,
+        hold: false,
     };
     let mut keeper = bench.keeper(id, task, true);
     keeper.result().expect("it starts");
@@ -119,6 +120,7 @@ fn a_name_is_taken_once(bench: &Bench) {
         run: run_id(),
         lease: None,
         start: true,
+        hold: false,
     };
     let mut keepers: Vec<_> = (0..8)
         .map(|_| bench.keeper(id(), tasks("m"), false))
@@ -181,6 +183,7 @@ fn created_and_not_started(bench: &Bench) {
         run: run_id(),
         lease: None,
         start: false,
+        hold: false,
     };
     let id = id();
     bench.short(id, task).expect("made");
@@ -274,6 +277,7 @@ fn labels_select(bench: &Bench) {
             run: run_id(),
             lease: None,
             start: false,
+            hold: false,
         };
         bench.short(id(), task).expect("made");
     };
@@ -328,6 +332,7 @@ fn root_ranges_differ(bench: &Bench) {
             run: run_id(),
             lease: None,
             start: false,
+            hold: false,
         };
         bench.short(id(), task).expect("made");
     }
@@ -344,6 +349,7 @@ fn root_ranges_differ(bench: &Bench) {
         run: run_id(),
         lease: None,
         start: false,
+        hold: false,
     };
     bench.short(id(), task).expect("made");
     assert_eq!(
