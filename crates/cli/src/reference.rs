@@ -11,7 +11,7 @@ pub fn reference() -> String {
     let mut root = Cli::command();
     root.build();
     let mut out = String::from(
-        "# The cosm program\n\n<!-- Made by `cosm __docs`; do not edit. -->\n\n\
+        "# The cosm program\n\n\
          ## Exit codes\n\n| code | meaning |\n| --- | --- |\n\
          | the command's own | it ran and returned that |\n\
          | 124 | its time-out passed and its processes were killed |\n\

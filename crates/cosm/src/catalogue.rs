@@ -2,12 +2,12 @@
 
 use cosm_base::SandboxId;
 use cosm_spec::SandboxSpec;
-use cosm_state::{Page, PhaseRecord, Reader, SandboxRow, StateError};
+use cosm_state::{Page, PhaseRecord, Reader, SandboxRow, SandboxStatus, StateError, crash_reason};
 
 use crate::error::{Error, ErrorKind, Fault, Result};
 use crate::host::Host;
 use crate::list::Filter;
-use crate::status::{SandboxHandle, SandboxStatus};
+use crate::status::SandboxHandle;
 
 /// Which sandboxes are asked for.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     pub(crate) more: bool,
     /// Sandboxes that a killed keeper left something of.
     pub(crate) leftovers: Vec<SandboxId>,
+    /// Those that could not be cleaned up.
+    pub(crate) uncleaned: Vec<(SandboxId, Error)>,
 }
 
 pub(crate) fn look(host: &Host, question: &Question) -> Result<Seen> {
@@ -38,6 +40,7 @@ pub(crate) fn look(host: &Host, question: &Question) -> Result<Seen> {
                 handles: Vec::new(),
                 more: false,
                 leftovers: Vec::new(),
+                uncleaned: Vec::new(),
             };
             if let Some(row) = row {
                 if reader.is_leftover(row.id)? {
@@ -54,6 +57,7 @@ pub(crate) fn look(host: &Host, question: &Question) -> Result<Seen> {
                 handles,
                 more,
                 leftovers,
+                uncleaned: Vec::new(),
             })
         }
     }
@@ -101,22 +105,20 @@ fn handle(host: &Host, reader: &Reader, row: SandboxRow) -> Result<SandboxHandle
             },
         )
     })?;
-    let (status, record) = reader.details(row.id)?;
-    let record = record.unwrap_or(PhaseRecord::created());
-    let reason = match &status {
-        cosm_state::SandboxStatus::Crashed { reason } => Some(reason.clone()),
+    let (status, record) = match reader.details(row.id) {
+        Ok((status, record)) => (status, record.map_or_else(|| Err(crash_reason(None)), Ok)),
+        // One that can't be read hides no other.
+        Err(error @ StateError::DamagedRecord { .. }) => {
+            (SandboxStatus::Crashed, Err(error.to_string()))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let reason = match (status, &record) {
+        (SandboxStatus::Crashed, Ok(record)) => Some(crash_reason(Some(record))),
+        (SandboxStatus::Crashed, Err(reason)) => Some(reason.clone()),
         _ => None,
     };
-    let status = match status {
-        cosm_state::SandboxStatus::Created => SandboxStatus::Created,
-        cosm_state::SandboxStatus::Starting => SandboxStatus::Starting,
-        cosm_state::SandboxStatus::Running => SandboxStatus::Running,
-        cosm_state::SandboxStatus::Draining => SandboxStatus::Draining,
-        cosm_state::SandboxStatus::Paused => SandboxStatus::Paused,
-        cosm_state::SandboxStatus::Stopping => SandboxStatus::Stopping,
-        cosm_state::SandboxStatus::Stopped(_) => SandboxStatus::Stopped,
-        _ => SandboxStatus::Crashed,
-    };
+    let record = record.unwrap_or(PhaseRecord::created());
     let keeper_pid = if status.is_live() {
         reader.keeper(row.id)?
     } else {

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cosm_base::{Home, RunId, RuntimeDir, SandboxId, SandboxName};
-use cosm_proto::keeper::{GuestUsage, IdSlots, ReadyReport, Request, Task};
+use cosm_proto::keeper::{GuestUsage, IdSlots, ReadyReport, Task};
 use cosm_spec::{Lifetime, SandboxSpec};
 
 use crate::catalogue::{self, Question, Seen};
-use crate::control::Control;
 use crate::error::{Error, ErrorKind, Fault, Result};
 use crate::launch::{Kept, Launch, Order, c_path};
 use crate::list::{Filter, Page};
 use crate::sandbox::{Owned, Sandbox};
 use crate::spare::{self, SpareKeeper};
-use crate::status::{SandboxHandle, SandboxStatus};
+use crate::status::SandboxHandle;
 
 /// How often a replacement tries again when somebody else took the name in between.
 const REPLACE_TRIES: u32 = 5;
@@ -263,6 +262,7 @@ impl Host {
         Ok(Page {
             sandboxes: seen.handles,
             next,
+            uncleaned: seen.uncleaned,
         })
     }
 
@@ -275,17 +275,25 @@ impl Host {
         seen.handles.pop().ok_or_else(|| Error::no_sandbox(name))
     }
 
-    /// Looks. What a killed keeper left behind of what is looked at is gone before this returns.
+    /// Looks. What a killed keeper left behind of what is looked at is gone before this returns, or is told of: what can't
+    /// be cleaned up hides nothing else.
     async fn see(&self, question: Question) -> Result<Seen> {
         let seen = self.see_once(question.clone()).await?;
         if seen.leftovers.is_empty() {
             return Ok(seen);
         }
-        self.reap(seen.leftovers).await?;
-        self.see_once(question).await
+        let uncleaned = self.reap(seen.leftovers).await;
+        let mut seen = self.see_once(question).await?;
+        for (id, error) in &uncleaned {
+            if let Some(handle) = seen.handles.iter_mut().find(|handle| handle.id() == *id) {
+                handle.is_uncleaned(error);
+            }
+        }
+        seen.uncleaned = uncleaned;
+        Ok(seen)
     }
 
-    async fn see_once(&self, question: Question) -> Result<Seen> {
+    pub(crate) async fn see_once(&self, question: Question) -> Result<Seen> {
         let host = self.clone();
         let look = tokio::task::spawn_blocking(move || catalogue::look(&host, &question));
         match look.await {
@@ -300,29 +308,36 @@ impl Host {
     /// # Errors
     /// Something of it could not be removed.
     pub async fn reconcile(&self) -> Result<()> {
-        self.see(Question::Some(Filter::default())).await.map(drop)
+        let seen = self.see(Question::Some(Filter::default())).await?;
+        match seen.uncleaned.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
-    async fn reap(&self, ids: Vec<SandboxId>) -> Result<()> {
+    /// Cleans up after these, and gives what could not be.
+    async fn reap(&self, ids: Vec<SandboxId>) -> Vec<(SandboxId, Error)> {
         let mut work = tokio::task::JoinSet::new();
         for id in ids {
             let host = self.clone();
-            work.spawn(async move { host.task(id, Task::Reap).await });
+            work.spawn(async move { (id, host.task(id, Task::Reap).await) });
         }
+        let mut uncleaned = Vec::new();
         while let Some(done) = work.join_next().await {
             match done {
-                Ok(Ok(())) => {}
+                Ok((_, Ok(()))) => {}
                 // Somebody else is at it, or has done it.
-                Ok(Err(error))
+                Ok((_, Err(error)))
                     if matches!(error.kind(), ErrorKind::WrongState | ErrorKind::NotFound) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(Error::new(ErrorKind::Cancelled, Fault::Cancelled)),
+                Ok((id, Err(error))) => uncleaned.push((id, error)),
+                // The runtime ends, and with it whoever would be told.
+                Err(_) => {}
             }
         }
-        Ok(())
+        uncleaned
     }
 
-    async fn task(&self, id: SandboxId, task: Task) -> Result<()> {
+    pub(crate) async fn task(&self, id: SandboxId, task: Task) -> Result<()> {
         let name = id.to_string();
         let order = Order {
             id,
@@ -336,85 +351,6 @@ impl Host {
         // Its lock is part of what is to be gone.
         kept.keeper.ended().await;
         Ok(())
-    }
-
-    pub(crate) async fn remove_stopped(&self, id: SandboxId, name: &str) -> Result<()> {
-        let handle = match self.look(name).await {
-            Ok(handle) if handle.id() == id => handle,
-            // It removed itself when it ended, or another has its name now.
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if handle.status().is_live() {
-            return Err(Error::state(name, handle.status().as_str()).hint(format!(
-                "stop it first (`cosm stop {name}`), or use `cosm rm --force {name}`"
-            )));
-        }
-        match self.task(id, Task::Remove).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
-    }
-
-    /// Removes a sandbox with all it holds. With `force` a running one is killed first.
-    ///
-    /// # Errors
-    /// `NotFound`; `WrongState` if it runs and `force` is not given.
-    pub async fn remove(&self, name: &str, force: bool) -> Result<()> {
-        let handle = self.look(name).await?;
-        if force && handle.status().is_live() {
-            let mut sandbox = handle.clone().into_sandbox();
-            sandbox.stop_after(Some(Duration::ZERO), true).await?;
-            self.settled(name, handle.id()).await?;
-        }
-        self.remove_stopped(handle.id(), handle.name()).await
-    }
-
-    /// Waits until a sandbox that has ended has given up its lock.
-    pub(crate) async fn settled(&self, name: &str, id: SandboxId) -> Result<()> {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-        let mut pause = Duration::from_millis(1);
-        loop {
-            match self.look(name).await {
-                Ok(handle) if handle.id() == id && handle.status().is_live() => {}
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(error),
-            }
-            if tokio::time::Instant::now() > deadline {
-                return Err(Error::state(name, SandboxStatus::Running.as_str()));
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
-    }
-
-    async fn make_room(&self, name: &str, grace: Duration) -> Result<()> {
-        let handle = match self.look(name).await {
-            Ok(handle) => handle,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if handle.status().is_live() {
-            let control = Control::new(&self.0.runtime, handle.id(), handle.name());
-            let grace_ms = Some(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
-            let request = Request::Stop {
-                grace_ms,
-                kill: true,
-                replaced: true,
-            };
-            match control
-                .end(request, Some(grace + Duration::from_secs(30)))
-                .await
-            {
-                Ok(_) => {}
-                Err(error) if crate::control::nobody_there(&error) => {}
-                Err(error) => return Err(error),
-            }
-            self.settled(name, handle.id()).await?;
-        }
-        self.remove_stopped(handle.id(), handle.name()).await
     }
 
     /// One sample of what each running sandbox uses; those that ended meanwhile are left out.

@@ -35,6 +35,7 @@ mod jobs;
 mod launch;
 mod list;
 mod logs;
+mod removal;
 mod sandbox;
 mod spare;
 mod status;
@@ -49,6 +50,7 @@ pub use cosm_proto::keeper::{
 };
 pub use cosm_spec as spec;
 pub use cosm_spec::{Rlimit, RlimitName, SandboxSpec};
+pub use cosm_state::{SandboxStatus, UnknownStatus};
 pub use error::{BootFailure, Error, ErrorKind, Fault, Result};
 pub use exec::{
     DEFAULT_CAP, ExecEnd, ExecEvent, ExecHandle, ExecOptions, ExecOutput, ExecPipes, ExecSignals,
@@ -64,4 +66,4 @@ pub use list::{Filter, Page};
 pub use logs::{LogOptions, LogPiece, LogStream, Logs};
 pub use sandbox::{EndWatch, Sandbox};
 pub use spare::SpareKeeper;
-pub use status::{SandboxHandle, SandboxStatus, UnknownStatus};
+pub use status::SandboxHandle;

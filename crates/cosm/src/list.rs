@@ -1,6 +1,10 @@
 //! Which sandboxes a list holds.
 
-use crate::status::{SandboxHandle, SandboxStatus};
+use cosm_base::SandboxId;
+use cosm_state::SandboxStatus;
+
+use crate::error::Error;
+use crate::status::SandboxHandle;
 
 /// Which sandboxes a list holds. The default holds all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,12 +17,14 @@ pub struct Filter {
 }
 
 /// A part of a list.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Page {
     /// Newest first.
     pub sandboxes: Vec<SandboxHandle>,
     /// Where the next part begins, if there is one: see [`Filter::after`].
     pub next: Option<i64>,
+    /// What killed keepers left behind and could not be removed, and why. It is tried again with the next look.
+    pub uncleaned: Vec<(SandboxId, Error)>,
 }
 
 impl Filter {

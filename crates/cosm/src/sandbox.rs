@@ -7,6 +7,7 @@ use cosm_agent_client::AgentClient;
 use cosm_base::{ByteString, ErrorKind, SandboxId};
 use cosm_proto::keeper::{EndReport, GuestUsage, ReadyReport, Reply, Request, StatusReport};
 use cosm_spec::{Lifetime, SandboxSpec};
+use cosm_state::SandboxStatus;
 use tokio::net::UnixStream;
 
 use crate::builder::SandboxBuilder;
@@ -17,7 +18,6 @@ use crate::files::Fs;
 use crate::host::Host;
 use crate::jobs::Jobs;
 use crate::launch::Keeper;
-use crate::status::SandboxStatus;
 
 /// How much longer than its grace a stop may take: the kernel ends what is left, and the keeper cleans up.
 const END_SLACK: Duration = Duration::from_secs(30);

@@ -1,96 +1,13 @@
 //! What is known of a sandbox without asking its guest.
 
-use std::fmt;
-use std::str::FromStr;
-
 use cosm_base::{RunId, SandboxId};
 use cosm_proto::keeper::{EndReport, Failure, ReadyReport};
 use cosm_spec::SandboxSpec;
-use cosm_state::PhaseRecord;
+use cosm_state::{PhaseRecord, SandboxStatus, crash_reason};
 
+use crate::error::Error;
 use crate::host::Host;
 use crate::sandbox::Sandbox;
-
-/// The states of a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SandboxStatus {
-    /// It was made and has never been started.
-    Created,
-    /// Its keeper is making the guest.
-    Starting,
-    /// Its guest runs.
-    Running,
-    /// It finishes what runs and accepts nothing new.
-    Draining,
-    /// Its processes are stopped and can be resumed.
-    Paused,
-    /// It is being ended.
-    Stopping,
-    /// It has ended.
-    Stopped,
-    /// It ended and nobody saw how: its keeper was killed.
-    Crashed,
-}
-
-impl SandboxStatus {
-    /// All, in the order of a life.
-    pub const ALL: [Self; 8] = [
-        Self::Created,
-        Self::Starting,
-        Self::Running,
-        Self::Draining,
-        Self::Paused,
-        Self::Stopping,
-        Self::Stopped,
-        Self::Crashed,
-    ];
-
-    /// The state's stable name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Draining => "draining",
-            Self::Paused => "paused",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-            Self::Crashed => "crashed",
-        }
-    }
-
-    /// Whether a keeper is at it.
-    pub const fn is_live(self) -> bool {
-        matches!(
-            self,
-            Self::Starting | Self::Running | Self::Draining | Self::Paused | Self::Stopping
-        )
-    }
-}
-
-impl fmt::Display for SandboxStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// No such state.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a state: they are created, starting, running, draining, paused, stopping, stopped and crashed"
-)]
-pub struct UnknownStatus(pub String);
-
-impl FromStr for SandboxStatus {
-    type Err = UnknownStatus;
-    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
-        Self::ALL
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| UnknownStatus(text.to_owned()))
-    }
-}
 
 /// A sandbox that the catalogue knows, perhaps not running: what was seen at one moment.
 #[derive(Debug, Clone)]
@@ -131,6 +48,16 @@ impl SandboxHandle {
     /// What is known about a crash.
     pub fn crash_reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+    /// What it left could not be cleaned up.
+    pub(crate) fn is_uncleaned(&mut self, why: &Error) {
+        self.status = SandboxStatus::Crashed;
+        let known = self.reason.take().unwrap_or_else(|| crash_reason(None));
+        let why = why.to_string();
+        self.reason = Some(match known.contains(&why) {
+            true => known,
+            false => format!("{known}, and what it left could not be cleaned up: {why}"),
+        });
     }
     /// Its last start.
     pub fn run(&self) -> Option<RunId> {

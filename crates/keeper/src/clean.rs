@@ -12,14 +12,19 @@ use crate::clock;
 use crate::context::Context;
 use crate::failure;
 
+/// What is being done when the folder can't be removed.
+const FOLDER: &str = "removing the sandbox's folder";
+
 /// Removes the sockets, which are the first to go: nobody shall reach what is not there any more.
 pub(crate) fn sockets(context: &Context) -> Result<(), Failure> {
     let folder = context.runtime.sandbox(context.id);
     absent(fs::remove_dir_all(&folder)).map_err(failure::os("removing the sockets"))
 }
 
-/// Removes the sandbox: its row, then its folder. In this order, so that a crash in between leaves a folder without a
-/// row, which is known to be garbage.
+/// Removes the sandbox: what it holds, its row, and what is left of its folder.
+///
+/// It is marked first. A crash or a failure before the row is gone leaves a sandbox of that name whose removal can be
+/// asked for again; one after that leaves a folder without a row, which is known to be garbage.
 pub(crate) async fn erase(
     driver: &impl Driver,
     context: &Context,
@@ -27,15 +32,68 @@ pub(crate) async fn erase(
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
     sockets(context)?;
+    let remove = |catalogue: &mut Catalogue| catalogue.remove(context.id).map_err(failure::state);
     match catalogue {
         None if cosm_state::is_passing_dir(&context.dir) => {}
-        Some(catalogue) => catalogue.remove(context.id).map_err(failure::state)?,
-        None if context.home.catalogue().exists() => Catalogue::open(&context.home)
-            .and_then(|mut catalogue| catalogue.remove(context.id))
-            .map_err(failure::state)?,
+        Some(catalogue) => {
+            contents(driver, context, ids).await?;
+            remove(catalogue)?;
+        }
+        None if context.home.catalogue().exists() => {
+            contents(driver, context, ids).await?;
+            remove(&mut Catalogue::open(&context.home).map_err(failure::state)?)?;
+        }
         None => {}
     }
     folder(driver, context, ids).await
+}
+
+/// Removes what the sandbox holds, but for the records that say what it was. What can't be removed is written down.
+async fn contents(
+    driver: &impl Driver,
+    context: &Context,
+    ids: Option<&IdMap>,
+) -> Result<(), Failure> {
+    if !is_there(context.dir.path()) {
+        return Ok(());
+    }
+    let mut record = match PhaseRecord::read(&context.dir) {
+        Ok(record) => record.unwrap_or(PhaseRecord::created()),
+        Err(StateError::DamagedRecord { .. }) => PhaseRecord::created(),
+        Err(error) => return Err(failure::state(error)),
+    };
+    record.phase = Phase::Stopped;
+    record.fresh = true;
+    record.failure = None;
+    // A full disk keeps nothing from being removed.
+    let marked = record.write(&context.dir);
+    let removed = match data(driver, context, ids).await {
+        Ok(()) => all_but_records(context).map_err(failure::os(FOLDER)),
+        failed => failed,
+    };
+    if let Err(failure) = &removed {
+        record.failure = Some(failure.clone());
+        marked
+            .and_then(|()| record.write(&context.dir))
+            .map_err(failure::state)?;
+    }
+    removed
+}
+
+fn all_but_records(context: &Context) -> io::Result<()> {
+    let records = [context.dir.phase(), context.dir.run_record()];
+    for entry in fs::read_dir(context.dir.path())? {
+        let path = entry?.path();
+        if records.contains(&path) {
+            continue;
+        }
+        let removed = match fs::symlink_metadata(&path)?.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        absent(removed)?;
+    }
+    Ok(())
 }
 
 /// Removes the sandbox's folder. What the guest wrote goes first, while the records that tell whose it is are there.
@@ -44,15 +102,16 @@ pub(crate) async fn folder(
     context: &Context,
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
+    data(driver, context, ids).await?;
+    absent(fs::remove_dir_all(context.dir.path())).map_err(failure::os(FOLDER))
+}
+
+async fn data(driver: &impl Driver, context: &Context, ids: Option<&IdMap>) -> Result<(), Failure> {
     let data = context.dir.data();
-    if is_there(&data) {
-        driver
-            .remove_tree(&data, ids)
-            .await
-            .map_err(failure::reap)?;
+    match is_there(&data) {
+        true => driver.remove_tree(&data, ids).await.map_err(failure::reap),
+        false => Ok(()),
     }
-    absent(fs::remove_dir_all(context.dir.path()))
-        .map_err(failure::os("removing the sandbox's folder"))
 }
 
 fn is_there(path: &Path) -> bool {

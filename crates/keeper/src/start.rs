@@ -13,7 +13,9 @@ use cosm_base::{ErrorKind, RunId};
 use cosm_driver::{Driver, IdRange, LaunchFacts, LaunchPlan, Launched};
 use cosm_proto::keeper::Failure;
 use cosm_spec::{Lifetime, SandboxSpec};
-use cosm_state::{Catalogue, NewSandbox, PhaseRecord, SLOT_SIZE, replace_file};
+use cosm_state::{
+    Catalogue, NewSandbox, Phase, PhaseRecord, SLOT_SIZE, crash_reason, replace_file,
+};
 
 use crate::clean;
 use crate::clock::{self, Timings};
@@ -203,6 +205,12 @@ pub(crate) async fn resume(
     let spec = read_spec(&row.spec)?;
     let remains = clean::reap(driver, context).await?;
     if let Some(before) = remains.phase {
+        if before.phase == Phase::Stopped && before.fresh {
+            return Err(failure::plain(
+                ErrorKind::State,
+                crash_reason(Some(&before)),
+            ));
+        }
         clean::lost(context, Some(&mut catalogue), before)?;
     }
     timings.mark("taking up the sandbox");

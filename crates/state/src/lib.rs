@@ -31,4 +31,4 @@ pub use passing::{enter_passing, is_passing, is_passing_dir, take_passing_slot};
 pub use phase::{PHASE_VERSION, Phase, PhaseRecord};
 pub use reader::Reader;
 pub use slots::{SLOT_SIZE, first_id};
-pub use status::{Liveness, SandboxStatus};
+pub use status::{Liveness, SandboxStatus, UnknownStatus, crash_reason};

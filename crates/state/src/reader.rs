@@ -190,10 +190,13 @@ impl Reader {
         let leftover = unreaped
             || match self.ask(|db| lookup::by_id(db, id))?.flatten() {
                 None => self.home.sandbox(id).path().exists(),
-                Some(row) => match PhaseRecord::read(&self.home.sandbox(id))? {
-                    None => true,
-                    Some(record) if record.phase == Phase::Created => false,
-                    Some(record) => record.fresh || row.remove_on_exit,
+                Some(row) => match PhaseRecord::read(&self.home.sandbox(id)) {
+                    Ok(None) => true,
+                    Ok(Some(record)) if record.phase == Phase::Created => false,
+                    Ok(Some(record)) => record.fresh || row.remove_on_exit,
+                    // Nothing is known that would allow it to be removed unasked.
+                    Err(StateError::DamagedRecord { .. }) => false,
+                    Err(error) => return Err(error),
                 },
             };
         // It may have come to life, or ended properly, while it was looked at.

@@ -1,42 +1,53 @@
 //! Whether a sandbox lives.
 
+use std::fmt;
 use std::io;
+use std::str::FromStr;
 
 use cosm_base::{Home, SandboxId};
-use cosm_proto::keeper::{EndReason, EndReport};
+use cosm_proto::keeper::EndReason;
 use cosm_sys::lock::LockFile;
 
 use crate::StateError;
 use crate::phase::{Phase, PhaseRecord};
 
-/// How a sandbox is, as far as anybody can tell now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The states of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SandboxStatus {
-    /// Made and never started.
+    /// It was made and has never been started.
     Created,
-    /// Its guest is being started.
+    /// Its keeper is making the guest.
     Starting,
     /// Its guest runs.
     Running,
-    /// It runs on until what runs in it has ended.
+    /// It finishes what runs and accepts nothing new.
     Draining,
-    /// All its processes are stopped, and can go on.
+    /// Its processes are stopped and can be resumed.
     Paused,
     /// It is being ended.
     Stopping,
-    /// It has ended. `None` where it never started properly.
-    Stopped(Option<EndReport>),
-    /// Its keeper is gone without having said goodbye.
-    Crashed {
-        /// What is known about it, as a sentence.
-        reason: String,
-    },
+    /// It has ended.
+    Stopped,
+    /// It ended and nobody saw how: its keeper was killed.
+    Crashed,
 }
 
 impl SandboxStatus {
-    /// The status's stable name.
-    pub const fn as_str(&self) -> &'static str {
+    /// All, in the order of a life.
+    pub const ALL: [Self; 8] = [
+        Self::Created,
+        Self::Starting,
+        Self::Running,
+        Self::Draining,
+        Self::Paused,
+        Self::Stopping,
+        Self::Stopped,
+        Self::Crashed,
+    ];
+
+    /// The state's stable name.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Starting => "starting",
@@ -44,53 +55,86 @@ impl SandboxStatus {
             Self::Draining => "draining",
             Self::Paused => "paused",
             Self::Stopping => "stopping",
-            Self::Stopped(_) => "stopped",
-            Self::Crashed { .. } => "crashed",
+            Self::Stopped => "stopped",
+            Self::Crashed => "crashed",
         }
     }
 
-    /// Whether a keeper answers for it.
-    pub const fn is_alive(&self) -> bool {
+    /// Whether a keeper is at it.
+    pub const fn is_live(self) -> bool {
         matches!(
             self,
             Self::Starting | Self::Running | Self::Draining | Self::Paused | Self::Stopping
         )
     }
+}
 
+impl fmt::Display for SandboxStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// No such state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a state: they are created, starting, running, draining, paused, stopping, stopped and crashed"
+)]
+pub struct UnknownStatus(pub String);
+
+impl FromStr for SandboxStatus {
+    type Err = UnknownStatus;
+    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| UnknownStatus(text.to_owned()))
+    }
+}
+
+impl SandboxStatus {
     fn of(record: Option<&PhaseRecord>, held: bool) -> Self {
         let Some(record) = record else {
-            return if held {
-                Self::Starting
-            } else {
-                crashed("its keeper was killed before the guest had started")
-            };
+            return if held { Self::Starting } else { Self::Crashed };
         };
         match record.phase {
             Phase::Created => Self::Created,
+            // What is still to be removed did not end as it should.
+            Phase::Stopped if record.fresh && !held => Self::Crashed,
             Phase::Stopped => match &record.end {
-                Some(end) if end.reason == EndReason::KeeperLost => {
-                    crashed("its keeper was killed, and what it left has been cleaned up")
-                }
-                end => Self::Stopped(end.clone()),
+                Some(end) if end.reason == EndReason::KeeperLost => Self::Crashed,
+                _ => Self::Stopped,
             },
-            Phase::Starting if held => Self::Starting,
-            Phase::Running if held => Self::Running,
-            Phase::Draining if held => Self::Draining,
-            Phase::Paused if held => Self::Paused,
-            Phase::Stopping if held => Self::Stopping,
-            Phase::Starting => crashed("its keeper was killed while the guest was starting"),
-            Phase::Running | Phase::Draining | Phase::Paused => {
-                crashed("its keeper was killed while the guest was running")
-            }
-            Phase::Stopping => crashed("its keeper was killed while the guest was being stopped"),
+            _ if !held => Self::Crashed,
+            Phase::Starting => Self::Starting,
+            Phase::Running => Self::Running,
+            Phase::Draining => Self::Draining,
+            Phase::Paused => Self::Paused,
+            Phase::Stopping => Self::Stopping,
         }
     }
 }
 
-fn crashed(reason: &str) -> SandboxStatus {
-    SandboxStatus::Crashed {
-        reason: reason.to_owned(),
-    }
+/// What is known about a crash, as a sentence, by the record that was left.
+pub fn crash_reason(record: Option<&PhaseRecord>) -> String {
+    let Some(record) = record else {
+        return "its keeper was killed before the guest had started".to_owned();
+    };
+    let sentence = match record.phase {
+        Phase::Stopped if record.fresh => match &record.failure {
+            Some(failure) => return format!("it could not be removed: {}", failure.message),
+            None => "its keeper was killed while it was being removed",
+        },
+        Phase::Created | Phase::Stopped => {
+            "its keeper was killed, and what it left has been cleaned up"
+        }
+        Phase::Starting => "its keeper was killed while the guest was starting",
+        Phase::Running | Phase::Draining | Phase::Paused => {
+            "its keeper was killed while the guest was running"
+        }
+        Phase::Stopping => "its keeper was killed while the guest was being stopped",
+    };
+    sentence.to_owned()
 }
 
 /// Asks who lives. For processes that hold no sandbox's lock themselves: a keeper must not have one.
@@ -156,8 +200,7 @@ impl Liveness {
             let held = self.keeper(id)?.is_some();
             let record = PhaseRecord::read(&dir)?;
             let status = SandboxStatus::of(record.as_ref(), held);
-            if !matches!(status, SandboxStatus::Crashed { .. }) || before.as_ref() == Some(&record)
-            {
+            if status != SandboxStatus::Crashed || before.as_ref() == Some(&record) {
                 return Ok((status, record));
             }
             before = Some(record);

@@ -31,7 +31,6 @@ fn everything(handle: &SandboxHandle, show_secrets: bool) -> Value {
     all["spec"] = json!(spec);
     all["run"] = json!(handle.run());
     all["facts"] = handle.facts().clone();
-    all["crash"] = json!(handle.crash_reason());
     all["failure"] = json!(handle.failure().map(|failure| json!({
         "kind": failure.kind.as_str(),
         "phase": failure.phase,

@@ -13,7 +13,7 @@ use crate::settings::SettingsError;
 pub(super) fn run(args: LsArgs) -> Result<u8> {
     let host = super::host()?;
     let filter = filter(&args)?;
-    let page = super::wait_for(async { Ok(host.list(&filter).await?) })?;
+    let page = super::wait_for(super::list(&host, &filter))?;
     if args.format.json {
         let list: Vec<Value> = page.sandboxes.iter().map(summary_json).collect();
         output::json(&json!({ "sandboxes": list, "next": page.next.map(|n| n.to_string()) }))?;
@@ -118,6 +118,7 @@ pub(super) fn summary_json(handle: &SandboxHandle) -> Value {
         "started": handle.started_ms().map(output::time),
         "ended": handle.ended_ms().map(output::time),
         "end": handle.end().map(end_json),
+        "crash": handle.crash_reason(),
         "keeper_pid": handle.keeper_pid(),
     })
 }

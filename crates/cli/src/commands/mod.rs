@@ -18,7 +18,7 @@ mod run;
 mod shell;
 mod wait;
 
-use cosm::{ExecStatus, ExitStatus, Filter, Host, Sandbox, SandboxStatus, SpareKeeper};
+use cosm::{ExecStatus, ExitStatus, Filter, Host, Page, Sandbox, SandboxStatus, SpareKeeper};
 use cosm_base::exit;
 
 use crate::args::{Command, Selection};
@@ -136,12 +136,22 @@ async fn selected(host: &Host, which: &Selection, live: bool) -> Result<Vec<Stri
             .filter(|s| s.is_live())
             .fold(filter, Filter::state);
     }
-    let page = host.list(&filter).await?;
-    Ok(page
-        .sandboxes
+    let sandboxes = list(host, &filter).await?.sandboxes;
+    Ok(sandboxes
         .iter()
         .map(|handle| handle.name().to_owned())
         .collect())
+}
+
+/// Lists sandboxes. What could not be cleaned up on the way is a warning.
+async fn list(host: &Host, filter: &Filter) -> Result<Page> {
+    let page = host.list(filter).await?;
+    for (id, error) in &page.uncleaned {
+        let known = page.sandboxes.iter().find(|handle| handle.id() == *id);
+        let name = known.map_or_else(|| id.to_string(), |handle| handle.name().to_owned());
+        report::warning(&format!("cleaning up sandbox {name}: {error}"));
+    }
+    Ok(page)
 }
 
 /// Does the same to several sandboxes. Each failure is reported; all are tried.

@@ -54,7 +54,7 @@ pub(super) async fn handles(host: &Host, names: Vec<String>) -> Result<Vec<Sandb
             .into_iter()
             .filter(|state| state.is_live());
         let filter = live.fold(Filter::default(), Filter::state);
-        return Ok(host.list(&filter).await?.sandboxes);
+        return Ok(super::list(host, &filter).await?.sandboxes);
     }
     let mut handles = Vec::new();
     for name in names {

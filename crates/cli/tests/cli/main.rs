@@ -5,5 +5,6 @@ mod common;
 mod files;
 mod life;
 mod main_job;
+mod removal;
 mod run;
 mod terminal;

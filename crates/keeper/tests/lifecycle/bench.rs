@@ -230,6 +230,13 @@ impl Bench {
         }
     }
 
+    /// How its last run ended, once it has stopped.
+    pub(crate) fn last_end(&self, id: SandboxId) -> Option<EndReport> {
+        let (status, record) = self.reader().details(id).expect("a status");
+        let stopped = record.filter(|_| status == SandboxStatus::Stopped);
+        stopped.and_then(|record| record.end)
+    }
+
     pub(crate) fn status(&self, id: SandboxId) -> SandboxStatus {
         Reader::new(&self.home).status(id).expect("a status")
     }

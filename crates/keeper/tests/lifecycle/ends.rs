@@ -53,9 +53,7 @@ fn with_command(bench: &Bench, script: &str) -> crate::bench::Keeper {
 fn ended(bench: &Bench, id: cosm_base::SandboxId) -> EndReport {
     let mut end = None;
     until("its end", || {
-        if let SandboxStatus::Stopped(Some(report)) = bench.status(id) {
-            end = Some(report);
-        }
+        end = bench.last_end(id);
         end.is_some()
     });
     end.expect("set above")
