@@ -10,7 +10,7 @@ pub(crate) fn conformance(repo: &Repo, proofs: &[&str]) -> Result<()> {
     let ground = Ground::of_this_workspace()?;
     for proof in proofs {
         match *proof {
-            "--v2" => proof::vm(&ground)?,
+            "--v2" => proof::vm(&ground, &test::attacks(repo)?)?,
             "--no-libc" => proof::no_libc(&ground)?,
             "--container" => proof::container(&ground)?,
             _ => {
@@ -34,5 +34,5 @@ pub(crate) fn conformance(repo: &Repo, proofs: &[&str]) -> Result<()> {
     test::trials(repo)?;
     proof::no_libc(&ground)?;
     proof::container(&ground)?;
-    Ok(proof::vm(&ground)?)
+    Ok(proof::vm(&ground, &test::attacks(repo)?)?)
 }

@@ -52,13 +52,11 @@ pub(crate) fn test(repo: &Repo) -> Result<()> {
         broken.push("the crates' own tests".to_owned());
     }
     let cosm = repo.cosm()?;
-    let attacks = test_programs(repo, "cosm-attacks", true)?;
-    for attack in &attacks {
-        let mut command = std::process::Command::new(attack);
-        command.env("COSM_BIN", &cosm).current_dir(repo.root());
-        if !watch(&mut command, |line| tally.see(line))? {
-            broken.push("the attacks".to_owned());
-        }
+    let attacks = attacks(repo)?;
+    let mut command = std::process::Command::new(&attacks);
+    command.env("COSM_BIN", &cosm).current_dir(repo.root());
+    if !watch(&mut command, |line| tally.see(line))? {
+        broken.push("the attacks".to_owned());
     }
     if user::is_root() {
         as_user(repo, &cosm, &attacks, &mut tally, &mut broken)?;
@@ -80,7 +78,7 @@ pub(crate) fn test(repo: &Repo) -> Result<()> {
 fn as_user(
     repo: &Repo,
     cosm: &Path,
-    attacks: &[PathBuf],
+    attacks: &Path,
     tally: &mut Tally,
     broken: &mut Vec<String>,
 ) -> Result<()> {
@@ -93,12 +91,10 @@ fn as_user(
     };
     let stage = Stage::new(user)?;
     let program = stage.program(cosm)?;
-    for attack in attacks {
-        let mut command = stage.command(&stage.program(attack)?);
-        command.env("COSM_BIN", &program);
-        if !watch(&mut command, |line| tally.see(line))? {
-            broken.push("the attacks as an ordinary user".to_owned());
-        }
+    let mut command = stage.command(&stage.program(attacks)?);
+    command.env("COSM_BIN", &program);
+    if !watch(&mut command, |line| tally.see(line))? {
+        broken.push("the attacks as an ordinary user".to_owned());
     }
     // These know the place of the program they test from when they were built.
     let folder = repo.path("crates/cli");
@@ -126,12 +122,18 @@ fn as_user(
 /// The trials that other sandbox programs run too, alone.
 pub(crate) fn trials(repo: &Repo) -> Result<()> {
     let cosm = repo.cosm()?;
-    for program in test_programs(repo, "cosm-attacks", true)? {
-        run(std::process::Command::new(program)
-            .arg("reference::")
-            .env("COSM_BIN", &cosm))?;
-    }
-    Ok(())
+    run(std::process::Command::new(attacks(repo)?)
+        .arg("reference::")
+        .env("COSM_BIN", &cosm))
+}
+
+/// Builds the program of the attacks.
+pub(crate) fn attacks(repo: &Repo) -> Result<PathBuf> {
+    let programs = test_programs(repo, "cosm-attacks", true)?;
+    programs
+        .into_iter()
+        .next()
+        .ok_or_else(|| TaskError::Failed("building the attacks".to_owned()))
 }
 
 /// Builds a package's integration tests and returns them.

@@ -158,3 +158,20 @@ proptest! {
         }
     }
 }
+
+/// `logs -f --since` goes on under a clock that is set back.
+#[test]
+fn what_follows_the_first_that_is_young_enough_is_read_whatever_its_time() {
+    let (_folder, dir) = dir();
+    let mut log = LogWriter::open(&dir, "j", None).expect("open");
+    let mut write = |time, piece: &[u8]| log.write(Stream::Stdout, time, piece).expect("write");
+    write(100, b"old ");
+    write(200, b"young ");
+    write(50, b"after ");
+    assert_eq!(text(&all(&dir, Since::Time(150))), "young after ");
+    let mut reader = LogReader::open(&dir, "j", Since::Time(300)).expect("an id");
+    assert_eq!(reader.next().expect("a whole log"), None);
+    write(60, b"later");
+    let later = reader.next().expect("a whole log").map(|piece| piece.bytes);
+    assert_eq!(later.as_deref(), Some(b"later".as_slice()));
+}

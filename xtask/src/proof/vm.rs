@@ -1,7 +1,7 @@
 //! A host with cgroup v2 alone and systemd: Debian's cloud kernel in QEMU, under software emulation.
 //!
 //! The machine has two disks: a root file system of the host's own Debian release, which is kept and never written
-//! to, and a small one made anew each time with `cosm` and `vm/proof.py`. It has two serial ports: the console, and
+//! to, and a small one made anew each time with `cosm`, the attacks and `vm/proof.py`. It has two serial ports: the console, and
 //! one on which the proof says what it found, a line for each check.
 
 mod image;
@@ -16,15 +16,16 @@ use image::Image;
 
 const PROOF: &str = include_str!("vm/proof.py");
 
-/// Booting takes 8 s and the proof about a minute; software emulation on a busy machine is many times slower.
-const TIME_BOX: Duration = Duration::from_secs(600);
+/// Booting takes 8 s and the proof about three minutes; software emulation on a busy machine is many times slower.
+const TIME_BOX: Duration = Duration::from_secs(900);
 
-/// Proves what `cosm` does on a cgroup v2 host, as root and as an ordinary user.
-pub(crate) fn vm(ground: &Ground) -> Result<(), ProofError> {
+/// Proves what `cosm` does on a cgroup v2 host, as root and as an ordinary user. It is also the machine whose clock may be
+/// set: `attacks` is the program that does.
+pub(crate) fn vm(ground: &Ground, attacks: &Path) -> Result<(), ProofError> {
     let cosm = ground.cosm()?;
     let image = Image::of(ground)?;
     let scratch = Scratch::new("v2")?;
-    let disk = disk(scratch.path(), &cosm)?;
+    let disk = disk(scratch.path(), &cosm, attacks)?;
     let started = Instant::now();
     let console = scratch.path().join("console");
     let findings = scratch.path().join("findings");
@@ -46,11 +47,12 @@ pub(crate) fn vm(ground: &Ground) -> Result<(), ProofError> {
 }
 
 /// The second disk.
-fn disk(scratch: &Path, cosm: &Path) -> Result<PathBuf, ProofError> {
+fn disk(scratch: &Path, cosm: &Path, attacks: &Path) -> Result<PathBuf, ProofError> {
     let content = scratch.join("content");
     tools::folder(&content)?;
     tools::write(&content.join("proof.py"), PROOF, 0o644)?;
     tools::copy(cosm, &content.join("cosm"))?;
+    tools::copy(attacks, &content.join("attacks"))?;
     let disk = scratch.join("disk.ext4");
     image::ext4(&content, &disk, 128)?;
     Ok(disk)

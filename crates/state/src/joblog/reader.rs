@@ -109,24 +109,30 @@ impl LogReader {
                 continue;
             };
             if let Some(piece) = segment.read()? {
-                match self.skipped_to {
-                    Since::Time(from) if piece.time_ms < from => continue,
-                    _ => return Ok(Some(piece)),
+                if is_reached(&mut self.skipped_to, &piece) {
+                    return Ok(Some(piece));
                 }
+                continue;
             }
             match self.segment_after()? {
                 // Something may have been added to the old one between the look at its end and the look for its successor.
                 Some(next) => {
                     let rest = segment_rest(&mut self.open)?;
                     self.open = Some(next);
-                    if let Some(rest) = rest {
-                        self.pending.extend(rest);
-                        if let Some(piece) = self.pending.pop_front() {
-                            return Ok(Some(piece));
-                        }
+                    let skipped_to = &mut self.skipped_to;
+                    let rest = rest.into_iter().flatten();
+                    self.pending
+                        .extend(rest.filter(|piece| is_reached(skipped_to, piece)));
+                    if let Some(piece) = self.pending.pop_front() {
+                        return Ok(Some(piece));
                     }
                 }
-                None => return Ok(None),
+                None => {
+                    // What is written from now on is younger than all that was asked for, whatever its time says: the
+                    // clock may be set back under a reader that follows.
+                    self.skipped_to = Since::Start;
+                    return Ok(None);
+                }
             }
         }
     }
@@ -156,6 +162,18 @@ impl LogReader {
         }
         Ok(current)
     }
+}
+
+/// Whether this piece is the first that is wanted or follows it. Later ones are wanted although a clock that was set
+/// back gives them an earlier time.
+fn is_reached(skipped_to: &mut Since, piece: &LogRecord) -> bool {
+    if let Since::Time(from) = *skipped_to
+        && piece.time_ms < from
+    {
+        return false;
+    }
+    *skipped_to = Since::Start;
+    true
 }
 
 fn segment_rest(open: &mut Option<Segment>) -> io::Result<Option<Vec<LogRecord>>> {

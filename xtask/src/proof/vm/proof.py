@@ -230,6 +230,15 @@ def lingering_outlives_a_logout():
     gone(cgroups)
 
 
+def clock_jumps():
+    # The only machine of the tests whose clock is nobody else's.
+    ran = subprocess.run(
+        ["/proof/attacks", "lifecycle::clock_jumps"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        env={**os.environ, "COSM_BIN": COSM, "COSM_TEST_CLOCK": "1"}, timeout=5 * PATIENCE,
+    )
+    expect("1 passed; 0 failed; 0 skipped" in ran.stdout, repr(ran.stdout[-3000:] + ran.stderr))
+
+
 def make(name):
     print("made" if cosm("create", "--name", name, "--memory", "64m").code == 0 else "")
 
@@ -251,6 +260,7 @@ def main():
     print(as_tester("suite"), end="")
     check("user: logout ends it", logout_ends_it)
     check("user: lingering outlives a logout", lingering_outlives_a_logout)
+    check("root: clock jumps", clock_jumps)
     print("END", flush=True)
 
 
