@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod conformance;
 mod error;
+mod fuzz;
 mod gen_docs;
 mod proof;
 mod repo;
@@ -26,6 +27,8 @@ const USAGE: &str = "usage: cargo xtask TASK
     --v2               on a host with cgroup v2 and systemd, booted in QEMU
     --no-libc          built where there is no libc.a
     --container        inside a Docker container
+  fuzz [--seconds N] [TARGET]
+                       what reads foreign bytes, fed by libFuzzer; a minute for each target, or N seconds
   bench [--quick]      the table of numbers, with peers, into docs/benchmarks.md and README.md
   gen [--check]        write the generated files in docs/, or fail if they are not current";
 
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         ["check"] => check::check(&repo),
         ["test"] => test::test(&repo),
         ["conformance", ref proofs @ ..] => conformance::conformance(&repo, proofs),
+        ["fuzz", ref words @ ..] => fuzz::fuzz(&repo, words),
         ["bench"] => bench::bench(&repo, false),
         ["bench", "--quick"] => bench::bench(&repo, true),
         ["gen"] => gen_docs::write(&repo),

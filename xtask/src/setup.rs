@@ -17,6 +17,7 @@ const PACKAGES: &[&str] = &[
     "docker.io",
     "e2fsprogs",
     "fuse2fs",
+    "g++",
     "gcc",
     "libc6-dev",
     "perl-base",

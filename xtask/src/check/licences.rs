@@ -8,7 +8,11 @@ use crate::repo::{Repo, output};
 pub(crate) fn check(repo: &Repo) -> Result<()> {
     let allowed = allowed(&repo.read("deny.toml")?)?;
     let mut wrong = 0;
-    for manifest in ["Cargo.toml", "crates/agent/bin/Cargo.toml"] {
+    for manifest in [
+        "Cargo.toml",
+        "crates/agent/bin/Cargo.toml",
+        "fuzz/Cargo.toml",
+    ] {
         let mut cargo = repo.cargo([
             "metadata",
             "--format-version=1",

@@ -20,6 +20,12 @@ pub(crate) fn check(repo: &Repo) -> Result<()> {
             run(repo.cargo(["fmt"]).args(agent).arg("--check")),
         ),
         (
+            "formatting of the fuzzers",
+            run(repo
+                .cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml"])
+                .arg("--check")),
+        ),
+        (
             "clippy",
             run(&mut repo.cargo([
                 "clippy",

@@ -10,7 +10,7 @@ const LINES: usize = 800;
 
 pub(crate) fn check(repo: &Repo) -> Result<()> {
     let mut files = Vec::new();
-    for folder in ["crates", "xtask", "benches", "tests"] {
+    for folder in ["crates", "xtask", "benches", "tests", "fuzz"] {
         collect(&repo.path(folder), &mut files)?;
     }
     let mut wrong = 0;
