@@ -74,7 +74,7 @@ pub(crate) fn test(repo: &Repo) -> Result<()> {
     }
 }
 
-/// The command line's tests and the attacks once more, as somebody who owns nothing but an empty home.
+/// The agent's and the command line's tests and the attacks once more, as somebody who owns nothing but an empty home.
 fn as_user(
     repo: &Repo,
     cosm: &Path,
@@ -95,6 +95,12 @@ fn as_user(
     command.env("COSM_BIN", &program);
     if !watch(&mut command, |line| tally.see(line))? {
         broken.push("the attacks as an ordinary user".to_owned());
+    }
+    for test in test_programs(repo, "cosm-agent-client", false)? {
+        let mut command = stage.command(&stage.program(&test)?);
+        if !watch(&mut command, |line| tally.see(line))? {
+            broken.push(format!("{} as an ordinary user", test.display()));
+        }
     }
     // These know the place of the program they test from when they were built.
     let folder = repo.path("crates/cli");

@@ -49,8 +49,11 @@ pub(super) fn write(
     }
     let existed = !create_new && rustix::fs::stat(path).is_ok();
     let file = open(path, flags, Mode::from_raw_mode(0o644)).about(path)?;
-    if let Some(mode) = mode.filter(|_| !existed) {
-        fchmod(&file, Mode::from_raw_mode(mode & PERMISSIONS)).about(path)?;
+    let mode = mode
+        .filter(|_| !existed)
+        .map(|mode| Mode::from_raw_mode(mode & PERMISSIONS));
+    if let Some(mode) = mode {
+        fchmod(&file, mode).about(path)?;
     }
     loop {
         let (kind, bytes) = link.wait_next()?;
@@ -61,6 +64,10 @@ pub(super) fn write(
             break;
         }
         write_all(&file, bytes).about(path)?;
+    }
+    // What anybody but root writes takes the set-id bits away.
+    if let Some(mode) = mode.filter(|mode| mode.intersects(Mode::SUID | Mode::SGID)) {
+        fchmod(&file, mode).about(path)?;
     }
     // A full disk may be told only here.
     cosm_sys_guest::close(file).about(path)
