@@ -1,6 +1,7 @@
 //! Inputs to begin with, made of the golden files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::error::{Result, TaskError};
 use crate::repo::Repo;
@@ -21,9 +22,21 @@ pub(super) fn of(repo: &Repo, target: &str) -> Result<Seeds> {
             .into_iter()
             .map(|(name, frame)| (name, frame[HEADER..].to_vec()))
             .collect(),
-        "keeper_messages" => golden(repo, "crates/proto/tests/keeper-1.golden")?
-            .into_iter()
-            .collect(),
+        "keeper_messages" => {
+            let folder = repo.path("crates/proto/tests");
+            let mut seeds = Seeds::new();
+            // Its name has the protocol's version.
+            for entry in std::fs::read_dir(&folder).map_err(TaskError::file(&folder))? {
+                let path = entry.map_err(TaskError::file(&folder))?.path();
+                if path
+                    .extension()
+                    .is_some_and(|extension| extension == "golden")
+                {
+                    seeds.extend(golden(&path)?);
+                }
+            }
+            seeds
+        }
         "frames" => {
             let stream = agent(repo)?.into_values().flatten();
             let stream: Vec<u8> = stream.collect();
@@ -81,12 +94,12 @@ fn with(first: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 fn agent(repo: &Repo) -> Result<BTreeMap<String, Vec<u8>>> {
-    golden(repo, "crates/proto/tests/golden/agent.txt")
+    golden(&repo.path("crates/proto/tests/golden/agent.txt"))
 }
 
 /// A file of lines with a name and bytes in hexadecimal digits.
-fn golden(repo: &Repo, file: &'static str) -> Result<BTreeMap<String, Vec<u8>>> {
-    let text = repo.read(file)?;
+fn golden(file: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let text = std::fs::read_to_string(file).map_err(TaskError::file(file))?;
     let line = |line: &str| {
         let (name, digits) = line.split_once(' ')?;
         let bytes = digits.as_bytes().chunks(2).map(|pair| {
@@ -99,7 +112,7 @@ fn golden(repo: &Repo, file: &'static str) -> Result<BTreeMap<String, Vec<u8>>> 
         .map(line)
         .collect::<Option<_>>()
         .ok_or_else(|| TaskError::Format {
-            file,
+            file: "a golden file",
             what: "name and hexadecimal digits in each line".to_owned(),
         })
 }
