@@ -47,6 +47,9 @@ pub(crate) enum CliError {
     /// Several sandboxes were named and not all could be dealt with; each was reported.
     #[error("{failed} of {all} failed")]
     Some { failed: usize, all: usize },
+    /// This program was told to end by this signal, before anything came of it.
+    #[error("signal {0}")]
+    Told(i32),
     /// No sandbox can be started on this host.
     #[error("no sandbox can be started on this host")]
     Unfit,
@@ -76,6 +79,9 @@ impl CliError {
 
     /// The program's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
+        if let Self::Told(signal) = self {
+            return exit::of_signal(*signal);
+        }
         let Some(error) = self.sdk() else {
             return exit::COSM_FAILED;
         };

@@ -73,6 +73,7 @@ fn dispatch(command: args::Command, spare: Option<SpareKeeper>, clock: timings::
     match commands::run(command, spare, clock) {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => exit::of_signal(13),
+        Err(error @ error::CliError::Told(_)) => error.exit_code(),
         Err(error) => {
             report::error(&error);
             error.exit_code()

@@ -11,7 +11,7 @@ use cosm_spec::{Lifetime, SandboxSpec};
 
 use crate::catalogue::{self, Question, Seen};
 use crate::error::{Error, ErrorKind, Fault, Result};
-use crate::launch::{Kept, Launch, Order, c_path};
+use crate::launch::{GivenUp, Kept, Launch, Order, c_path};
 use crate::list::{Filter, Page};
 use crate::sandbox::{Owned, Sandbox};
 use crate::spare::{self, SpareKeeper};
@@ -57,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) program: CString,
     pub(crate) ids: IdSlots,
     pub(crate) spare: spare::Place,
+    pub(crate) given_up: GivenUp,
 }
 
 impl Host {
@@ -77,6 +78,7 @@ impl Host {
             program: c_path(&config.program)?,
             ids: config.ids.unwrap_or_default(),
             spare: spare::Place::new(config.spare),
+            given_up: GivenUp::default(),
             home,
         })))
     }
@@ -91,6 +93,8 @@ impl Host {
     }
 
     /// Creates a sandbox and starts it. A leased one ends with the returned value, or with this process.
+    ///
+    /// Dropping the future undoes what was begun; [`given_up`](Self::given_up) waits for that.
     ///
     /// If the name is taken and `replace` is given, the old sandbox is asked to end, killed after that long (0: at
     /// once) and removed first. When this fails nothing is left of the new one.
@@ -113,6 +117,23 @@ impl Host {
         replace: Option<Duration>,
     ) -> Result<Sandbox> {
         self.make(spec, replace, Start::Held).await
+    }
+
+    /// Waits until nothing is left of creations and starts whose futures were dropped before they were done.
+    pub async fn given_up(&self) {
+        let keepers = self
+            .0
+            .given_up
+            .lock()
+            .map(|mut given_up| std::mem::take(&mut *given_up));
+        for (mut keeper, made) in keepers.unwrap_or_default() {
+            keeper.ended().await;
+            if let Some(id) = made {
+                // It may have been ready in the same moment, so that it was stopped instead of undone. What can't be
+                // removed is told of by the next look.
+                drop(self.task(id, Task::Remove).await);
+            }
+        }
     }
 
     /// Makes a sandbox without starting it.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream as StdStream;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cosm_base::{ErrorKind, SandboxId};
@@ -34,7 +35,7 @@ const SLACK: Duration = Duration::from_secs(15);
 pub(crate) struct Launch {
     name: String,
     events: UnixStream,
-    keeper: Keeper,
+    keeper: AtWork,
     lease: Option<OwnedFd>,
     started: Instant,
 }
@@ -59,6 +60,8 @@ impl Launch {
     /// Starts the keeper process.
     pub(crate) fn start(host: &Shared, order: Order<'_>) -> Result<Self> {
         let started = Instant::now();
+        let (id, made) = (order.id, matches!(order.task, Task::Create { .. }));
+        let undone = made || matches!(order.task, Task::Start { .. });
         let plan = Plan {
             version: VERSION,
             home: host.home.root().as_os_str().as_bytes().to_vec(),
@@ -84,19 +87,25 @@ impl Launch {
         Ok(Self {
             name: order.name.to_owned(),
             events,
-            keeper,
+            keeper: AtWork {
+                keeper: Some(keeper),
+                undone: undone.then(|| host.given_up.clone()),
+                made: made.then_some(id),
+            },
             lease,
             started,
         })
     }
 
-    /// Listens until the task is done. Dropping this future gives up a leased guest.
+    /// Listens until the task is done. Dropping this future undoes a creation or a start; see
+    /// [`Host::given_up`](crate::Host::given_up).
     pub(crate) async fn done(mut self, boot: Duration) -> Result<Kept> {
         let limit = boot + SLACK;
         let report = wire::within(limit, self.listen()).await?;
+        let keeper = self.keeper.keeper.take();
         Ok(Kept {
             report,
-            keeper: self.keeper,
+            keeper: keeper.ok_or_else(|| Error::keeper_lost(&self.name))?,
             lease: self.lease,
         })
     }
@@ -165,9 +174,32 @@ fn order_keeper(
     Ok((Keeper::new(spare.pidfd)?, events, lease))
 }
 
+/// Keepers whose task was given up, and that are undoing what they had begun; and the sandbox that one was making.
+pub(crate) type GivenUp = Arc<Mutex<Vec<(Keeper, Option<SandboxId>)>>>;
+
+/// A keeper whose task is not done yet.
+struct AtWork {
+    keeper: Option<Keeper>,
+    /// Whether the task is to be undone when nobody waits for it any more, and who waits for that.
+    undone: Option<GivenUp>,
+    made: Option<SandboxId>,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        if let (Some(keeper), Some(given_up)) = (self.keeper.take(), &self.undone) {
+            keeper.tell_to_end();
+            if let Ok(mut given_up) = given_up.lock() {
+                given_up.push((keeper, self.made));
+            }
+        }
+    }
+}
+
 /// A keeper process, which is a child of this one and is reaped when it ends.
 #[derive(Debug)]
 pub(crate) struct Keeper {
+    pidfd: Arc<AsyncFd<OwnedFd>>,
     end: tokio::sync::watch::Receiver<bool>,
 }
 
@@ -178,17 +210,25 @@ impl Keeper {
             reason = "an OwnedFd stays open and its own, so this is sound; its successor is unsafe"
         )]
         let pidfd = AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE)?;
+        let pidfd = Arc::new(pidfd);
+        let watched = pidfd.clone();
         let (told, end) = tokio::sync::watch::channel(false);
         tokio::spawn(async move {
             // An error here would mean that the descriptor is no pidfd; the child stays a zombie until this process
             // ends, and nobody is told anything wrong.
-            if pidfd.readable().await.is_ok()
-                && cosm_sys::process::wait(pidfd.get_ref().as_fd()).is_ok()
+            if watched.readable().await.is_ok()
+                && cosm_sys::process::wait(watched.get_ref().as_fd()).is_ok()
             {
                 told.send_replace(true);
             }
         });
-        Ok(Self { end })
+        Ok(Self { pidfd, end })
+    }
+
+    fn tell_to_end(&self) {
+        let signal = rustix::process::Signal::TERM;
+        // One that is gone has nothing left to end.
+        rustix::process::pidfd_send_signal(self.pidfd.get_ref(), signal).unwrap_or_default();
     }
 
     /// Waits for the keeper's end.

@@ -19,6 +19,7 @@ use crate::machine::Machine;
 use crate::report::Report;
 use crate::shared::Shared;
 use crate::start::{self, Begun, with_leftover};
+use crate::told::Told;
 use crate::{boot, clean, control, failure};
 
 /// How long the last answers may take to be read. Everything else is over by then.
@@ -40,6 +41,13 @@ pub(crate) async fn carry_out(
         }
     };
     timings.mark("taking the lock");
+    let told = match Told::new() {
+        Ok(told) => told,
+        Err(error) => {
+            let failure = failure::os("waiting for signals")(error);
+            return answer(&context, report, &timings, Err(failure));
+        }
+    };
     let begun = match plan.task {
         Task::Create {
             spec,
@@ -69,7 +77,17 @@ pub(crate) async fn carry_out(
         }
     };
     match begun {
-        Ok(begun) => keep(driver, &context, begun, lease, report, timings).await,
+        Ok(begun) => {
+            keep(
+                driver,
+                &context,
+                begun,
+                Ties { lease, told },
+                report,
+                timings,
+            )
+            .await
+        }
         Err(failure) => answer(&context, report, &timings, Err(failure)),
     }
 }
@@ -84,10 +102,11 @@ fn answer(
     context.let_go();
     let worked = result.is_ok();
     match result {
-        Ok(()) => report.ready(ReadyReport {
+        // What is done stays so, whether or not somebody hears it.
+        Ok(()) => drop(report.ready(ReadyReport {
             timings: timings.parts(),
             notes: Vec::new(),
-        }),
+        })),
         Err(failure) => report.failed(failure),
     }
     worked
@@ -105,11 +124,17 @@ async fn leave_created(
     Err(with_leftover(failure::state(error), erased))
 }
 
+/// What may end a run from outside.
+struct Ties {
+    lease: Option<Lease>,
+    told: Told,
+}
+
 async fn keep<D: Driver>(
     driver: &D,
     context: &Context,
     mut begun: Begun,
-    lease: Option<Lease>,
+    ties: Ties,
     report: Report,
     mut timings: Timings,
 ) -> bool {
@@ -144,7 +169,8 @@ async fn keep<D: Driver>(
         record: begun.record,
         catalogue: begun.catalogue,
         timings,
-        lease,
+        lease: ties.lease,
+        told: ties.told,
     };
     let mut serving = tokio::task::spawn_local(control::serve(started.control, shared.clone()));
     let outcome = life.run(report).await;

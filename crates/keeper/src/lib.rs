@@ -34,6 +34,7 @@ mod machine;
 mod report;
 mod shared;
 mod start;
+mod told;
 mod wire;
 
 use std::fs::File;

@@ -18,9 +18,10 @@ use crate::clock::Timings;
 use crate::context::Context;
 use crate::jobs::MAIN;
 use crate::lease::Lease;
-use crate::machine::{Effect, Event, Timer};
+use crate::machine::{Effect, Event, Stop, Timer};
 use crate::report::Report;
 use crate::shared::{Ask, Shared};
+use crate::told::Told;
 use crate::{ask, boot, failure};
 
 /// How long after the guest's end its jobs may take to hear of it.
@@ -42,6 +43,7 @@ pub(crate) struct Life<'a, D: Driver> {
     pub(crate) catalogue: Option<Catalogue>,
     pub(crate) timings: Timings,
     pub(crate) lease: Option<Lease>,
+    pub(crate) told: Told,
     /// The creator starts the main command.
     pub(crate) hold: bool,
 }
@@ -65,6 +67,7 @@ enum Woken {
     Guest(GuestExit),
     Booted(Result<(), Failure>),
     Something,
+    Told,
     Time,
 }
 
@@ -79,6 +82,7 @@ impl<D: Driver> Life<'_, D> {
             report: Some(report),
             boot: None,
             failure: None,
+            told: false,
             exit: None,
             deadlines,
             asking: None,
@@ -104,6 +108,7 @@ impl<D: Driver> Life<'_, D> {
                 exit = self.guest.wait() => Woken::Guest(exit),
                 booted = finished(&mut work.boot) => Woken::Booted(booted),
                 () = self.shared.woken() => Woken::Something,
+                () = self.told.until_told() => Woken::Told,
                 () = at(next) => Woken::Time,
             };
             match woken {
@@ -118,10 +123,24 @@ impl<D: Driver> Life<'_, D> {
                     self.booted(result, &mut work);
                 }
                 Woken::Something => {}
+                Woken::Told => self.end_as_told(&mut work),
                 Woken::Time => self.time_passed(&mut work),
             }
         }
         self.finish(work)
+    }
+
+    /// Stops the guest as when that is asked for. Said again, it is killed.
+    fn end_as_told(&self, work: &mut Work) {
+        let grace = match std::mem::replace(&mut work.told, true) {
+            false => self.shared.grace,
+            true => Duration::ZERO,
+        };
+        self.shared.note(Event::Stop(Stop {
+            grace,
+            kill: true,
+            reason: EndReason::KeeperSignalled,
+        }));
     }
 
     async fn let_jobs_speak(&self) {
@@ -157,14 +176,24 @@ impl<D: Driver> Life<'_, D> {
                 if self.shared.machine(|m| m.phase()) != Phase::Starting {
                     return;
                 }
+                let fresh = self.record.fresh;
                 self.shared.note(Event::Booted);
                 // The record is there before anybody is told to look.
                 self.carry_out(work);
-                if let Some(report) = work.report.take() {
-                    report.ready(ReadyReport {
-                        timings: self.timings.parts(),
-                        notes: self.facts.notes.clone(),
-                    });
+                let ready = ReadyReport {
+                    timings: self.timings.parts(),
+                    notes: self.facts.notes.clone(),
+                };
+                if work
+                    .report
+                    .take()
+                    .is_some_and(|report| !report.ready(ready))
+                {
+                    // Nobody knows of it, so it is as if it had not come to run.
+                    self.record.fresh = fresh;
+                    work.failure = Some(creator_gone());
+                    self.shared.note(Event::Kill(EndReason::LeaseEnded));
+                    return;
                 }
                 self.enter_run();
                 work.close_catalogue = Some(later(CATALOGUE));
@@ -344,7 +373,8 @@ impl<D: Driver> Life<'_, D> {
             killed,
             usage: work.exit.map(|exit| exit.usage).unwrap_or_default(),
         };
-        let failure = work.report.is_some().then(|| {
+        let failed = work.report.is_some() || work.failure.is_some();
+        let failure = failed.then(|| {
             let failure = work.failure.unwrap_or_else(|| unborn(&end));
             Failure {
                 log_tail: self.context.journal.tail(),
@@ -386,6 +416,8 @@ struct Work {
     report: Option<Report>,
     boot: Option<JoinHandle<Result<(), Failure>>>,
     failure: Option<Failure>,
+    /// A signal said so.
+    told: bool,
     exit: Option<GuestExit>,
     deadlines: BTreeMap<Timer, Instant>,
     asking: Option<AbortHandle>,
@@ -409,7 +441,13 @@ impl Work {
 fn unborn(end: &EndReport) -> Failure {
     let how = match (end.reason, end.status) {
         (EndReason::LeaseEnded, _) => {
-            return failure::plain(ErrorKind::Cancelled, "its creator ended while it started");
+            return creator_gone();
+        }
+        (EndReason::KeeperSignalled, _) => {
+            return failure::plain(
+                ErrorKind::Cancelled,
+                "its keeper was told to end while it started",
+            );
         }
         (EndReason::Killed | EndReason::Stopped | EndReason::Replaced, _) => {
             return failure::plain(ErrorKind::Cancelled, "it was stopped while it started");
@@ -426,6 +464,10 @@ fn unborn(end: &EndReport) -> Failure {
             format!("the guest ended while it was being started: {how}"),
         )
     }
+}
+
+fn creator_gone() -> Failure {
+    failure::plain(ErrorKind::Cancelled, "its creator ended while it started")
 }
 
 async fn finished(task: &mut Option<JoinHandle<Result<(), Failure>>>) -> Result<(), Failure> {

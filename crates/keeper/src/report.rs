@@ -23,19 +23,19 @@ impl Report {
         self.say(&Event::Phase(name.to_owned()));
     }
 
-    pub(crate) fn ready(mut self, report: ReadyReport) {
-        self.say(&Event::Ready(report));
+    /// False if nobody heard it.
+    pub(crate) fn ready(mut self, report: ReadyReport) -> bool {
+        self.say(&Event::Ready(report))
     }
 
     pub(crate) fn failed(mut self, failure: Failure) {
         self.say(&Event::Failed(failure));
     }
 
-    fn say(&mut self, event: &Event) {
-        let told = frame::message(event)
+    fn say(&mut self, event: &Event) -> bool {
+        frame::message(event)
             .map_err(io::Error::other)
-            .and_then(|bytes| self.stream.write_all(&bytes));
-        // A starter that is gone needs no answer; where that matters, its lease says so.
-        drop(told);
+            .and_then(|bytes| self.stream.write_all(&bytes))
+            .is_ok()
     }
 }

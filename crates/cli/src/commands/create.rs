@@ -8,6 +8,7 @@ use crate::args::CreateArgs;
 use crate::error::Result;
 use crate::output;
 use crate::settings::{self, Settings};
+use crate::stdio::signals::Asked;
 
 pub(super) fn run(args: CreateArgs) -> Result<u8> {
     let settings = settings::resolve(args.sandbox, args.image, args.command, None)?;
@@ -24,7 +25,8 @@ pub(super) fn run(args: CreateArgs) -> Result<u8> {
     spec.timeouts.max_duration = spec.timeouts.max_duration.or(timeout);
     let host = super::host()?;
     super::wait_for(async {
-        let sandbox = host.create(spec, replace).await?;
+        let mut asked = Asked::new()?;
+        let sandbox = asked.unless_told(&host, host.create(spec, replace)).await?;
         let ready = sandbox.ready_report();
         if args.format.json {
             output::json(&json!({

@@ -4,6 +4,7 @@ use cosm_base::exit;
 
 use crate::args::ExecArgs;
 use crate::error::Result;
+use crate::stdio::signals::Asked;
 use crate::stdio::{self, Outcome, Stdio};
 use crate::{output, settings};
 
@@ -24,10 +25,13 @@ pub(super) fn run(args: ExecArgs) -> Result<u8> {
             output::line(&job.id)?;
             return Ok(exit::OK);
         }
-        Ok(match stdio::foreground(&sandbox, options, &stdio).await? {
-            Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
-            Outcome::Interrupted(signal) => exit::of_signal(signal),
-            Outcome::Detached => exit::OK,
-        })
+        let mut asked = Asked::new()?;
+        Ok(
+            match stdio::foreground(&sandbox, options, &stdio, &mut asked).await? {
+                Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
+                Outcome::Interrupted(signal) => exit::of_signal(signal),
+                Outcome::Detached => exit::OK,
+            },
+        )
     })
 }

@@ -1,19 +1,17 @@
 //! `cosm start`, `stop`, `kill`, `drain` and `restart`
 
 use cosm::spec::Lifetime;
+use cosm::{Host, Sandbox};
 
 use crate::args::{DrainArgs, KillArgs, RestartArgs, StartArgs, StopArgs};
 use crate::error::Result;
+use crate::stdio::signals::Asked;
 
 pub(super) fn start(args: StartArgs) -> Result<u8> {
     let host = super::host()?;
-    super::wait_for(super::for_each(args.names.names, |name| {
-        let host = host.clone();
-        async move {
-            let mut sandbox = host.get(&name).await?;
-            sandbox.start_as(Lifetime::Persistent).await
-        }
-    }))
+    unless_told(&host, args.names.names, |mut sandbox| async move {
+        sandbox.start_as(Lifetime::Persistent).await
+    })
 }
 
 pub(super) fn stop(args: StopArgs) -> Result<u8> {
@@ -62,13 +60,26 @@ pub(super) fn drain(args: DrainArgs) -> Result<u8> {
 pub(super) fn restart(args: RestartArgs) -> Result<u8> {
     let host = super::host()?;
     let time = args.time;
-    super::wait_for(super::for_each(args.names.names, |name| {
-        let host = host.clone();
-        async move {
-            let mut sandbox = host.get(&name).await?;
-            sandbox.stop_after(time, true).await?;
-            sandbox.settled().await?;
-            sandbox.start_as(Lifetime::Persistent).await
-        }
-    }))
+    unless_told(&host, args.names.names, |mut sandbox| async move {
+        sandbox.stop_after(time, true).await?;
+        sandbox.settled().await?;
+        sandbox.start_as(Lifetime::Persistent).await
+    })
+}
+
+/// Does the same to several sandboxes, unless this program is told to end.
+fn unless_told<F: Future<Output = cosm::Result<()>>>(
+    host: &Host,
+    names: Vec<String>,
+    act: impl Fn(Sandbox) -> F,
+) -> Result<u8> {
+    super::wait_for(async {
+        let mut asked = Asked::new()?;
+        let act = &act;
+        let all = super::for_each(
+            names,
+            |name| async move { act(host.get(&name).await?).await },
+        );
+        asked.unless_told(host, all).await
+    })
 }

@@ -13,6 +13,7 @@ use crate::hints;
 use crate::output;
 use crate::report;
 use crate::settings::{self, Settings, SettingsError};
+use crate::stdio::signals::Asked;
 use crate::stdio::{self, Outcome, Stdio};
 use crate::timings::Clock;
 
@@ -75,17 +76,20 @@ pub(super) fn run(args: RunArgs, spare: Option<SpareKeeper>, mut clock: Clock) -
 }
 
 async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> Result<u8> {
-    let sandbox = host.create(spec, replace).await?;
+    let mut asked = Asked::new()?;
+    let sandbox = asked.unless_told(host, host.create(spec, replace)).await?;
     output::line(sandbox.name())?;
     Ok(exit::OK)
 }
 
 impl Run {
     async fn foreground(self, host: &Host, mut clock: Clock) -> Result<u8> {
-        let mut sandbox = host.create(self.spec, self.replace).await?;
+        let mut asked = Asked::new()?;
+        let making = host.create(self.spec, self.replace);
+        let mut sandbox = asked.unless_told(host, making).await?;
         clock.lap("create");
         clock.parts(&sandbox.ready_report().timings);
-        let outcome = stdio::foreground(&sandbox, self.options, &self.stdio).await;
+        let outcome = stdio::foreground(&sandbox, self.options, &self.stdio, &mut asked).await;
         clock.lap("command");
         let code = match &outcome {
             Ok(Outcome::Ended(status)) => {
@@ -126,13 +130,15 @@ impl Run {
         self.spec.tty = self.stdio.tty;
         // Whoever starts it again does not wait for it: then its time-out is its sandbox's.
         self.spec.timeouts.max_duration = self.spec.timeouts.max_duration.or(timeout);
-        let mut sandbox = host.create_held(self.spec, self.replace).await?;
+        let mut asked = Asked::new()?;
+        let making = host.create_held(self.spec, self.replace);
+        let mut sandbox = asked.unless_told(host, making).await?;
         clock.lap("create");
         clock.parts(&sandbox.ready_report().timings);
         // It ends with its command, so that this can't be asked later.
         let hint = hints::for_failure(&sandbox, &self.argv).await;
         let watch = sandbox.watch_end().await?;
-        let outcome = stdio::main_job(&sandbox, self.options, &self.stdio).await;
+        let outcome = stdio::main_job(&sandbox, self.options, &self.stdio, &mut asked).await;
         clock.lap("command");
         let code = match outcome {
             Ok(Outcome::Ended(status)) => {

@@ -5,6 +5,7 @@ use cosm_base::exit;
 use crate::args::ShellArgs;
 use crate::error::Result;
 use crate::settings;
+use crate::stdio::signals::Asked;
 use crate::stdio::{self, Outcome, Stdio};
 
 pub(super) fn run(args: ShellArgs) -> Result<u8> {
@@ -25,10 +26,13 @@ pub(super) fn run(args: ShellArgs) -> Result<u8> {
             tty,
             detach_keys: args.detach_keys,
         };
-        Ok(match stdio::foreground(&sandbox, options, &stdio).await? {
-            Outcome::Ended(status) => super::code_of(&status),
-            Outcome::Interrupted(signal) => exit::of_signal(signal),
-            Outcome::Detached => exit::OK,
-        })
+        let mut asked = Asked::new()?;
+        Ok(
+            match stdio::foreground(&sandbox, options, &stdio, &mut asked).await? {
+                Outcome::Ended(status) => super::code_of(&status),
+                Outcome::Interrupted(signal) => exit::of_signal(signal),
+                Outcome::Detached => exit::OK,
+            },
+        )
     })
 }

@@ -62,9 +62,10 @@ pub(crate) async fn foreground(
     sandbox: &Sandbox,
     options: ExecOptions,
     stdio: &Stdio,
+    asked: &mut Asked,
 ) -> Result<Outcome> {
     if stdio.tty && at_terminal() {
-        return at_terminal_as(None, sandbox, options, stdio).await;
+        return at_terminal_as(None, sandbox, options, stdio, asked).await;
     }
     let mut handle = sandbox.exec_stream_options(streams(options, stdio)).await?;
     let input = handle.take_stdin();
@@ -77,9 +78,9 @@ pub(crate) async fn foreground(
         }
     }
     if stdio.tty {
-        follow_frames(handle).await
+        follow_frames(handle, asked).await
     } else {
-        follow_pipes(handle).await
+        follow_pipes(handle, asked).await
     }
 }
 
@@ -91,11 +92,19 @@ pub(crate) async fn main_job(
     sandbox: &Sandbox,
     options: ExecOptions,
     stdio: &Stdio,
+    asked: &mut Asked,
 ) -> Result<Outcome> {
     if stdio.tty && at_terminal() {
-        return at_terminal_as(Some(MAIN_JOB), sandbox, options, stdio).await;
+        return at_terminal_as(Some(MAIN_JOB), sandbox, options, stdio, asked).await;
     }
-    view::run(&sandbox.jobs(), MAIN_JOB, &streams(options, stdio), stdio).await
+    view::run(
+        &sandbox.jobs(),
+        MAIN_JOB,
+        &streams(options, stdio),
+        stdio,
+        asked,
+    )
+    .await
 }
 
 async fn at_terminal_as(
@@ -103,8 +112,10 @@ async fn at_terminal_as(
     sandbox: &Sandbox,
     options: ExecOptions,
     stdio: &Stdio,
+    asked: &mut Asked,
 ) -> Result<Outcome> {
-    let (job, outcome) = terminal::run(&sandbox.jobs(), id, options, &stdio.detach_keys).await?;
+    let (job, outcome) =
+        terminal::run(&sandbox.jobs(), id, options, &stdio.detach_keys, asked).await?;
     if matches!(outcome, Outcome::Detached) {
         report::note(&format!(
             "detached; it goes on as job {job}: cosm attach {} {job}",
@@ -130,8 +141,7 @@ fn streams(options: ExecOptions, stdio: &Stdio) -> ExecOptions {
 
 /// Reads a command's pipes. Most commands say little: the first bytes are copied here, and threads that move bytes
 /// in the kernel start only when there are more.
-async fn follow_pipes(mut handle: ExecHandle) -> Result<Outcome> {
-    let mut asked = Asked::new()?;
+async fn follow_pipes(mut handle: ExecHandle, asked: &mut Asked) -> Result<Outcome> {
     let (mut out, mut err) = (Target::stdout(), Target::stderr());
     loop {
         let event = tokio::select! {
@@ -180,8 +190,7 @@ async fn follow_pipes(mut handle: ExecHandle) -> Result<Outcome> {
 }
 
 /// Reads the frames of a terminal that nobody sits at.
-async fn follow_frames(mut handle: ExecHandle) -> Result<Outcome> {
-    let mut asked = Asked::new()?;
+async fn follow_frames(mut handle: ExecHandle, asked: &mut Asked) -> Result<Outcome> {
     loop {
         tokio::select! {
             event = handle.recv() => match event? {

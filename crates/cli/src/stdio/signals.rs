@@ -1,8 +1,9 @@
 //! What this program is asked by signals while a command runs.
 
+use cosm::Host;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::Result;
+use crate::error::{CliError, Result};
 
 /// What a signal asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,15 @@ pub(crate) enum Ask {
     Interrupt(i32),
     /// End, and the command with this program.
     Leave(i32),
+}
+
+impl Ask {
+    /// The signal itself.
+    fn signal(self) -> i32 {
+        match self {
+            Self::Interrupt(signal) | Self::Leave(signal) => signal,
+        }
+    }
 }
 
 /// Waits for signals.
@@ -35,6 +45,32 @@ impl Asked {
             terminate: on(SignalKind::terminate())?,
             hangup: on(SignalKind::hangup())?,
         })
+    }
+
+    /// Does something that makes or starts a sandbox, unless this program is told to end meanwhile: then nothing is left
+    /// of what was begun when this returns.
+    ///
+    /// # Errors
+    /// That of the work; [`CliError::Told`].
+    pub(crate) async fn unless_told<T, E>(
+        &mut self,
+        host: &Host,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> Result<T>
+    where
+        CliError: From<E>,
+    {
+        // The work is dropped when this is decided.
+        let signal = tokio::select! {
+            done = work => return Ok(done?),
+            ask = self.next() => ask.signal(),
+        };
+        tokio::select! {
+            () = host.given_up() => {}
+            // Said again: it goes on without this program.
+            _ = self.next() => {}
+        }
+        Err(CliError::Told(signal))
     }
 
     /// The next one. Cancel-safe.

@@ -28,6 +28,7 @@ pub(crate) async fn run(
     id: Option<&str>,
     options: ExecOptions,
     keys: &Keys,
+    asked: &mut Asked,
 ) -> Result<(String, Outcome)> {
     let tty = Tty::open()?;
     let (rows, cols) = tty.size();
@@ -36,7 +37,7 @@ pub(crate) async fn run(
         .tty_size(rows, cols);
     let view = jobs.run(id, &options).await?;
     let job = view.job().id.clone();
-    let outcome = show(view, keys, tty).await?;
+    let outcome = show(view, keys, tty, asked).await?;
     Ok((job, outcome))
 }
 
@@ -51,12 +52,17 @@ pub(crate) async fn attach(jobs: &Jobs, job: &str, keys: &Keys, replay: bool) ->
         replay,
         size: Some(tty.size()),
     };
-    show(jobs.attach(job, options).await?, keys, tty).await
+    show(
+        jobs.attach(job, options).await?,
+        keys,
+        tty,
+        &mut Asked::new()?,
+    )
+    .await
 }
 
-async fn show(view: JobView, keys: &Keys, tty: Tty) -> Result<Outcome> {
+async fn show(view: JobView, keys: &Keys, tty: Tty, asked: &mut Asked) -> Result<Outcome> {
     let (mut output, input) = view.split();
-    let mut asked = Asked::new()?;
     let mut resized = signal(SignalKind::window_change()).map_err(os("waiting for signals"))?;
     let mut resumed = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))
         .map_err(os("waiting for signals"))?;

@@ -60,8 +60,8 @@ pub(crate) async fn run(
     id: &str,
     options: &cosm::ExecOptions,
     stdio: &Stdio,
+    asked: &mut Asked,
 ) -> Result<Outcome> {
-    let mut asked = Asked::new()?;
     let (mut screen, mut gone) = Screen::start()?;
     let (mut output, input) = jobs.run(Some(id), options).await?.split();
     if stdio.interactive {
@@ -90,7 +90,7 @@ pub(crate) async fn run(
             },
         }
     };
-    written(screen, &mut asked)
+    written(screen, asked)
         .await
         .map(|left| left.unwrap_or(outcome))
 }

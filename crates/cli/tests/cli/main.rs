@@ -7,4 +7,5 @@ mod life;
 mod main_job;
 mod removal;
 mod run;
+mod signals;
 mod terminal;
