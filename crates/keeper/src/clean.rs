@@ -54,7 +54,7 @@ async fn contents(
     context: &Context,
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
-    if !is_there(context.dir.path()) {
+    if !is_folder(context.dir.path()) {
         return Ok(());
     }
     let mut record = match PhaseRecord::read(&context.dir) {
@@ -102,7 +102,10 @@ pub(crate) async fn folder(
     context: &Context,
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
-    data(driver, context, ids).await?;
+    if is_folder(context.dir.path()) {
+        data(driver, context, ids).await?;
+    }
+    // A link is removed itself.
     absent(fs::remove_dir_all(context.dir.path())).map_err(failure::os(FOLDER))
 }
 
@@ -112,6 +115,11 @@ async fn data(driver: &impl Driver, context: &Context, ids: Option<&IdMap>) -> R
         true => driver.remove_tree(&data, ids).await.map_err(failure::reap),
         false => Ok(()),
     }
+}
+
+/// Whether it is a folder, and no link to one: what that leads to is not this sandbox's.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
 fn is_there(path: &Path) -> bool {

@@ -274,9 +274,21 @@ fn garbage_among_the_sandboxes(house: &House) -> Verdict {
     let sandboxes = house.state().join("v1/sandboxes");
     fs::create_dir(sandboxes.join("not-an-id")).expect("a folder");
     fs::write(sandboxes.join("file"), b"x").expect("a file");
-    std::os::unix::fs::symlink("/etc", sandboxes.join("aaaaaaaaaaaaa")).expect("a link");
+    // What the link leads to is this house's own: what this test is about would destroy it.
+    let elsewhere = house.folder().join("theirs");
+    for part in ["", "data", "logs"] {
+        let folder = elsewhere.join(part);
+        fs::create_dir(&folder).expect("a folder");
+        fs::write(folder.join("file"), b"x").expect("a file");
+    }
+    std::os::unix::fs::symlink(&elsewhere, sandboxes.join("aaaaaaaaaaaaa")).expect("a link");
     assert_eq!(house.names(), ["box"]);
-    assert!(Path::new("/etc/passwd").exists());
+    for part in ["", "data", "logs"] {
+        let count = fs::read_dir(elsewhere.join(part)).map_or(0, Iterator::count);
+        let expected = if part.is_empty() { 3 } else { 1 };
+        assert_eq!(count, expected, "a link was followed");
+    }
+    fs::remove_dir_all(&elsewhere).expect("a folder");
     assert_eq!(house.shell("box", "echo on").text(), "on");
     house.remove("box");
     for name in ["not-an-id", "file", "aaaaaaaaaaaaa"] {
