@@ -1,6 +1,8 @@
 //! The numbers, with peers in the same run: as root and as an ordinary user, into docs/benchmarks.md, and the table
 //! of the README.
 
+mod bars;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -15,6 +17,7 @@ const DATA: &str = "docs/benchmarks.json";
 const README: &str = "README.md";
 const BEGIN: &str = "<!-- bench -->";
 const END: &str = "<!-- /bench -->";
+const MADE: &str = "Made by `cargo xtask bench` on ";
 
 pub(crate) fn bench(repo: &Repo, quick: bool) -> Result<()> {
     let cosm = repo.cosm()?;
@@ -55,21 +58,43 @@ pub(crate) fn bench(repo: &Repo, quick: bool) -> Result<()> {
         println!("a quick run is not written down");
         return Ok(());
     }
+    let machine = machine();
     let data: Value = found
         .iter()
         .map(|(who, value)| ((*who).to_owned(), value.clone()))
         .collect::<serde_json::Map<_, _>>()
         .into();
     repo.write(DATA, &format!("{data:#}\n"))?;
-    repo.write(
-        PAGE,
-        &format!(
-            "# Numbers\n\nMade by `cargo xtask bench` on {}.\n\n{tables}",
-            machine()
-        ),
-    )?;
+    repo.write(PAGE, &format!("# Numbers\n\n{MADE}{machine}.\n\n{tables}"))?;
     let readme = repo.read(README)?;
-    repo.write(README, &with_section(&readme, &summary(&found))?)
+    repo.write(README, &with_section(&readme, &summary(&found, &machine))?)
+}
+
+/// Writes the README's table anew of the numbers that are there.
+pub(crate) fn table(repo: &Repo) -> Result<()> {
+    let readme = repo.read(README)?;
+    repo.write(README, &with_section(&readme, &table_of_data(repo)?)?)
+}
+
+fn table_of_data(repo: &Repo) -> Result<String> {
+    let data: Value =
+        serde_json::from_str(&repo.read(DATA)?).map_err(|source| TaskError::Json {
+            command: "cosm-bench",
+            source,
+        })?;
+    let page = repo.read(PAGE)?;
+    let machine = page
+        .lines()
+        .find_map(|line| line.strip_prefix(MADE)?.strip_suffix('.'))
+        .ok_or_else(|| TaskError::Format {
+            file: PAGE,
+            what: format!("line {MADE:?}"),
+        })?;
+    let found: Vec<(&str, Value)> = ["root", "user"]
+        .into_iter()
+        .filter_map(|who| Some((who, data.get(who)?.clone())))
+        .collect();
+    Ok(summary(&found, machine))
 }
 
 fn measure(command: &mut Command, cosm: &Path, out: &Path, quick: bool) -> Result<Value> {
@@ -158,6 +183,8 @@ struct Line {
     what: &'static str,
     /// `what` and `by` of the table of times.
     times: &'static [(&'static str, &'static str)],
+    /// What the numbers have to come to.
+    bar: &'static str,
     /// `what` and the second column of the table of facts.
     facts: &'static [(&'static str, &'static str)],
 }
@@ -165,6 +192,7 @@ struct Line {
 const LINES: &[Line] = &[
     Line {
         what: "`run true`, whole process",
+        bar: bars::TRUE,
         times: &[
             ("run true, whole process", "cosm run, no limits"),
             ("run true, whole process", "cosm run"),
@@ -177,6 +205,7 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "create + exec true + remove, library",
+        bar: bars::CREATE,
         times: &[
             ("create, exec true, remove", "library, no limits"),
             ("create, exec true, remove", "library"),
@@ -185,6 +214,7 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "exec of `true` in a running sandbox",
+        bar: bars::EXEC,
         times: &[
             ("exec true", "library"),
             ("exec true, whole process", "cosm exec"),
@@ -194,6 +224,7 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "64 creates at once",
+        bar: bars::CREATES,
         times: &[("a lone create", "library")],
         facts: &[
             ("64 creates at once", "all"),
@@ -202,6 +233,7 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "500 idle sandboxes",
+        bar: bars::IDLE,
         times: &[],
         facts: &[
             ("500 idle sandboxes", "alive"),
@@ -212,6 +244,7 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "`cat` of 1 GiB through exec",
+        bar: bars::CAT,
         times: &[],
         facts: &[
             ("cat of 1 GiB", "cosm exec"),
@@ -222,62 +255,51 @@ const LINES: &[Line] = &[
     },
     Line {
         what: "`cosm ls` with 500 sandboxes",
+        bar: bars::LIST,
         times: &[("cosm ls with 500", "cosm ls")],
         facts: &[],
     },
 ];
 
 /// The README's table: idle where there is a pace.
-fn summary(found: &[(&str, Value)]) -> String {
+fn summary(found: &[(&str, Value)], machine: &str) -> String {
+    let free_birth = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let mut page = format!(
-        "Made by `cargo xtask bench` on {}. Times are milliseconds, median / p99, with 50 ms of idle between\niterations where there are any; all of it, tight loops too, is in [docs/benchmarks.md](docs/benchmarks.md).\n\n| |",
-        machine()
+        "Made by `cargo xtask bench` on {machine}. Times are milliseconds, median / p99, with 50 ms of idle between\niterations where there are any; all of it, tight loops too, is in [docs/benchmarks.md](docs/benchmarks.md). What misses\nits bar says so.\n\n| | bar |",
     );
     for (who, _) in found {
         page.push_str(&format!(" as {who} |"));
     }
-    page.push_str(&format!("\n|---|{}\n", "---|".repeat(found.len())));
+    page.push_str(&format!("\n|---|---|{}\n", "---|".repeat(found.len())));
     for line in LINES {
-        page.push_str(&format!("| {} |", line.what));
+        page.push_str(&format!("| {} | {} |", line.what, line.bar));
         for (_, value) in found {
-            page.push_str(&format!(" {} |", cell(line, value)));
+            page.push_str(&format!(" {} |", cell(line, value, free_birth)));
         }
         page.push('\n');
     }
     page
 }
 
-fn cell(line: &Line, value: &Value) -> String {
-    let mut parts = Vec::new();
-    for (what, by) in line.times {
-        let rows: Vec<&Value> = list(value, "times")
-            .filter(|row| row["row"] == *what && row["subject"] == *by)
-            .collect();
-        if let Some(row) = rows
-            .iter()
-            .find(|row| row["pace"] == "idle")
-            .or(rows.first())
-        {
-            let label = if *by == "kernel" { what } else { by };
-            parts.push(format!(
-                "{label} {} / {}",
-                ms(&row["p50_us"]),
-                ms(&row["p99_us"])
-            ));
-        }
-    }
-    for (what, about) in line.facts {
-        if let Some(fact) =
-            list(value, "facts").find(|fact| fact["row"] == *what && fact["subject"] == *about)
-        {
-            let number = fact["value"].as_f64().unwrap_or_default();
-            parts.push(
-                format!("{about} {number:.1} {}", text(&fact["unit"]))
-                    .trim_end()
-                    .to_owned(),
-            );
-        }
-    }
+fn cell(line: &Line, value: &Value, free_birth: bool) -> String {
+    let mark = |what, by| match bars::missed(value, what, by, free_birth) {
+        Some(true) => " **missed**",
+        _ => "",
+    };
+    let times = line.times.iter().filter_map(|(what, by)| {
+        let row = bars::time(value, what, by)?;
+        let label = if *by == "kernel" { what } else { by };
+        let (median, most) = (ms(&row["p50_us"]), ms(&row["p99_us"]));
+        Some(format!("{label} {median} / {most}{}", mark(what, by)))
+    });
+    let facts = line.facts.iter().filter_map(|(what, about)| {
+        let fact =
+            list(value, "facts").find(|fact| fact["row"] == *what && fact["subject"] == *about)?;
+        let number = fact["value"].as_f64().unwrap_or_default();
+        let told = format!("{about} {number:.1} {}", text(&fact["unit"]));
+        Some(format!("{}{}", told.trim_end(), mark(what, about)))
+    });
+    let parts: Vec<String> = times.chain(facts).collect();
     if parts.is_empty() {
         "not measured".to_owned()
     } else {
@@ -322,8 +344,27 @@ mod tests {
             "root",
             json!({"times": [row("tight", 1000), row("idle", 2000)], "facts": [], "notes": []}),
         )];
-        let table = summary(&found);
+        let table = summary(&found, "a machine");
         assert!(table.contains("library 2.00 / 2.00"), "{table}");
         assert!(!table.contains("1.00"), "{table}");
+    }
+
+    #[test]
+    fn what_misses_its_bar_says_so() {
+        let row = |us: u32| {
+            let times = [
+                json!({"row": "exec true", "subject": "library", "pace": "idle", "count": 1, "p50_us": us, "p99_us": us}),
+            ];
+            summary(
+                &[("root", json!({"times": times, "facts": [], "notes": []}))],
+                "a machine",
+            )
+        };
+        assert!(
+            row(2001).contains("library 2.00 / 2.00 **missed**"),
+            "{}",
+            row(2001)
+        );
+        assert!(!row(1999).contains("**missed**"), "{}", row(1999));
     }
 }

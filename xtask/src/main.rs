@@ -1,5 +1,6 @@
 //! The project's task runner: `cargo xtask`.
 
+mod aarch64;
 mod bench;
 mod check;
 mod conformance;
@@ -27,9 +28,11 @@ const USAGE: &str = "usage: cargo xtask TASK
     --v2               on a host with cgroup v2 and systemd, booted in QEMU
     --no-libc          built where there is no libc.a
     --container        inside a Docker container
+    --aarch64          linted and linked for the other processor, whose agent answers under emulation
   fuzz [--seconds N] [TARGET]
                        what reads foreign bytes, fed by libFuzzer; a minute for each target, or N seconds
   bench [--quick]      the table of numbers, with peers, into docs/benchmarks.md and README.md
+    --table            writes README.md's table again, of the numbers that are there
   gen [--check]        write the generated files in docs/, or fail if they are not current";
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["conformance", ref proofs @ ..] => conformance::conformance(&repo, proofs),
         ["fuzz", ref words @ ..] => fuzz::fuzz(&repo, words),
         ["bench"] => bench::bench(&repo, false),
+        ["bench", "--table"] => bench::table(&repo),
         ["bench", "--quick"] => bench::bench(&repo, true),
         ["gen"] => gen_docs::write(&repo),
         ["gen", "--check"] => gen_docs::check(&repo),
