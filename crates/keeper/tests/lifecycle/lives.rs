@@ -234,7 +234,8 @@ fn a_failed_start_changes_nothing(bench: &Bench) {
     let folder = bench.folder().join("rootfs");
     std::fs::create_dir(&folder).expect("a folder");
     let mut spec = bench.spec("g");
-    spec.command = Some(shell("exit 0"));
+    // It must still run when it is killed: the end of the main command is the sandbox's.
+    spec.command = Some(shell("sleep 1000"));
     spec.mounts = vec![cosm_spec::Mount {
         target: "/mnt/x".into(),
         source: cosm_spec::MountSource::Bind(folder.as_os_str().as_encoded_bytes().to_vec().into()),
