@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod agent;
+pub mod files;
 pub mod frame;
 #[cfg(feature = "std")]
 pub mod keeper;

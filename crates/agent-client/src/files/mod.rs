@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cosm_proto::agent::{Bytes, Entry, FileOp, FileReply, FileRequest, Request};
+use cosm_proto::files::is_name;
 
 use crate::client::hello;
 use crate::error::Violation;
@@ -378,9 +379,4 @@ fn refused(reply: FileReply) -> AgentError {
         FileReply::Failed(failure) => AgentError::File(failure),
         _ => AgentError::out_of_place(),
     }
-}
-
-/// One name, and not a way out of its folder.
-fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }

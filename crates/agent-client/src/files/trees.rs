@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cosm_proto::agent::{FileOp, FileReply, Hello, TreeItem};
+use cosm_proto::files::is_name;
 use cosm_proto::frame::{self, DATA_CHUNK, HEADER, Kind};
 use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
 
 use super::write_tree::TreeWriter;
-use super::{Files, bytes, is_name, refused, walk};
+use super::{Files, bytes, refused, walk};
 use crate::connect::connect;
 use crate::{AgentError, wire};
 

@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cosm_proto::agent::{Entry, FileKind, TreeItem};
+use cosm_proto::files::Attributes;
 use cosm_proto::frame::DATA_CHUNK;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, readlinkat, seek,
-    statat,
+    AtFlags, CWD, Dir, Mode, OFlags, SeekFrom, Stat, fstat, openat, readlinkat, seek, statat,
 };
 use rustix::io::Errno;
 
@@ -81,10 +81,10 @@ impl Walk<'_> {
             other => self.about(&path, other)?,
         };
         self.report.entries += 1;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => {
+        match FileKind::of_mode(stat.st_mode) {
+            FileKind::Directory => {
                 let below = self.about(&path, enter(folder, name, OFlags::DIRECTORY, follow))?;
-                self.tell(describe(&path, &stat, FileKind::Directory))?;
+                self.tell(describe(&path, &stat))?;
                 let names = self.about(&path, names(&below))?;
                 Ok(Some(Level {
                     folder: below,
@@ -92,19 +92,17 @@ impl Walk<'_> {
                     path,
                 }))
             }
-            FileType::RegularFile => self.file(folder, name, &path, &stat, follow).map(|()| None),
-            FileType::Symlink => {
+            FileKind::File => self.file(folder, name, &path, &stat, follow).map(|()| None),
+            FileKind::Symlink => {
                 let target = self.about(&path, readlinkat(folder, name, Vec::new()))?;
-                let entry = describe(&path, &stat, FileKind::Symlink);
+                let entry = describe(&path, &stat);
                 self.tell(Entry {
                     target: Some(target.into_bytes()),
                     ..entry
                 })
                 .map(|()| None)
             }
-            FileType::Fifo => self
-                .tell(describe(&path, &stat, FileKind::Fifo))
-                .map(|()| None),
+            FileKind::Fifo => self.tell(describe(&path, &stat)).map(|()| None),
             _ => {
                 self.report.skipped += 1;
                 Ok(None)
@@ -125,7 +123,7 @@ impl Walk<'_> {
             if let Some(earlier) = self.seen.get(&place) {
                 let entry = Entry {
                     hard_link: Some(earlier.clone()),
-                    ..describe(path, stat, FileKind::File)
+                    ..describe(path, stat)
                 };
                 return self.tell(entry);
             }
@@ -133,10 +131,10 @@ impl Walk<'_> {
         }
         let file = self.about(path, enter(folder, name, OFlags::NONBLOCK, follow))?;
         let stat = self.about(path, fstat(&file))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if FileKind::of_mode(stat.st_mode) != FileKind::File {
             return self.about(path, Err(Errno::AGAIN));
         }
-        let entry = describe(path, &stat, FileKind::File);
+        let entry = describe(path, &stat);
         let size = entry.size;
         self.tell(entry)?;
         self.content(&file, path, size)
@@ -185,21 +183,16 @@ impl Walk<'_> {
     }
 }
 
-fn describe(path: &[u8], stat: &Stat, kind: FileKind) -> Entry {
-    Entry {
-        path: path.to_vec(),
-        kind,
-        mode: stat.st_mode & 0o7777,
+fn describe(path: &[u8], stat: &Stat) -> Entry {
+    let told = Attributes {
+        mode: stat.st_mode,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        allocated: u64::try_from(stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512),
+        size: stat.st_size,
+        blocks: stat.st_blocks,
         mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
-        target: None,
-        hard_link: None,
-    }
+    };
+    Entry::new(path.to_vec(), told, None)
 }
 
 fn enter(

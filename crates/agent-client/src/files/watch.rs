@@ -29,7 +29,7 @@ impl Watch {
     pub async fn next(&mut self) -> Result<Change, AgentError> {
         match self.reader.message().await? {
             FileReply::Changed(change)
-                if change.name.is_empty() || super::is_name(&change.name) =>
+                if change.name.is_empty() || cosm_proto::files::is_name(&change.name) =>
             {
                 Ok(change)
             }

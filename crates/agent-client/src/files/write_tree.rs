@@ -8,13 +8,13 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use cosm_proto::agent::{Entry, FileKind};
+use cosm_proto::files::split;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, fchmod, ftruncate,
     futimens, linkat, mkdirat, mknodat, openat, openat2, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
-use super::is_name;
 use super::trees::{TreeLimits, TreeReport};
 use crate::AgentError;
 use crate::error::Violation;
@@ -253,21 +253,6 @@ impl Fault {
             },
         }
     }
-}
-
-/// A relative path's folder and name. `None` if any part of it is not a name.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    if path.is_empty() {
-        return Some((b"", b""));
-    }
-    if !path.split(|byte| *byte == b'/').all(is_name) {
-        return None;
-    }
-    Some(
-        path.iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..])),
-    )
 }
 
 fn make_folder(above: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Fault> {

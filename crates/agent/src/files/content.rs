@@ -1,10 +1,10 @@
 //! Reading and writing what is in a file.
 
+use cosm_proto::files::PERMISSIONS;
 use cosm_proto::frame::{DATA_CHUNK, Kind};
 use rustix::fs::{Mode, OFlags, SeekFrom, fchmod, open, seek};
 use rustix::io::Errno;
 
-use super::entry::PERMISSIONS;
 use super::{About as _, Outcome, Stop};
 use crate::link::Link;
 

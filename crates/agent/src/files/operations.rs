@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
 use cosm_proto::agent::FileReply;
+use cosm_proto::files::PERMISSIONS;
 use rustix::fd::AsFd as _;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, RawDir, Uid, chmod as set_mode, chownat, mkdir as make, open,
@@ -11,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::entry::{PERMISSIONS, describe, look};
+use super::entry::{describe, look};
 use super::{About as _, Outcome};
 use crate::link::Link;
 

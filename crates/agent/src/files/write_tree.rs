@@ -6,14 +6,13 @@
 use alloc::vec::Vec;
 
 use cosm_proto::agent::{Entry, FileKind};
+use cosm_proto::files::{PERMISSIONS, split};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, fchmod, ftruncate, futimens,
     linkat, mkdirat, mknodat, openat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, Result};
-
-use super::entry::PERMISSIONS;
 
 /// Makes a tree below a root.
 pub(super) struct TreeWriter {
@@ -187,22 +186,6 @@ impl TreeWriter {
         }
         Ok((folder, name.to_vec()))
     }
-}
-
-/// A relative path's folder and name. `None` if any part of it is not a name.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
-    if path.is_empty() {
-        return Some((b"", b""));
-    }
-    if !path.split(|byte| *byte == b'/').all(is_name) {
-        return None;
-    }
-    Some(
-        path.iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..])),
-    )
 }
 
 fn make_folder(above: BorrowedFd<'_>, name: &[u8], is_root: bool) -> Result<OwnedFd> {
