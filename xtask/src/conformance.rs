@@ -1,6 +1,7 @@
 //! What a driver promises, tried on it, on the programs that others use where they can run the same trial, and on
 //! other machines.
 
+use crate::aarch64;
 use crate::error::{Result, TaskError};
 use crate::proof::{self, Ground};
 use crate::repo::{Repo, run};
@@ -13,9 +14,10 @@ pub(crate) fn conformance(repo: &Repo, proofs: &[&str]) -> Result<()> {
             "--v2" => proof::vm(&ground, &test::attacks(repo)?)?,
             "--no-libc" => proof::no_libc(&ground)?,
             "--container" => proof::container(&ground)?,
+            "--aarch64" => aarch64::aarch64(repo)?,
             _ => {
                 return Err(TaskError::Usage(
-                    "usage: cargo xtask conformance [--v2] [--no-libc] [--container]",
+                    "usage: cargo xtask conformance [--v2] [--no-libc] [--container] [--aarch64]",
                 ));
             }
         }
@@ -32,6 +34,7 @@ pub(crate) fn conformance(repo: &Repo, proofs: &[&str]) -> Result<()> {
         "cosm-driver-ns",
     ]))?;
     test::trials(repo)?;
+    aarch64::aarch64(repo)?;
     proof::no_libc(&ground)?;
     proof::container(&ground)?;
     Ok(proof::vm(&ground, &test::attacks(repo)?)?)

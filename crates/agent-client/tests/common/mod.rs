@@ -59,7 +59,12 @@ impl Agent {
     fn start_by(boot: &AgentBoot, first: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let program = folder.path().join("agent");
-        std::fs::write(&program, cosm_agent_image::AGENT).expect("write the agent");
+        // `qemu-aarch64 PATH`, say: another processor's agent, emulated.
+        match std::env::var("COSM_TEST_AGENT") {
+            Ok(command) => std::fs::write(&program, format!("#!/bin/sh\nexec {command}\n")),
+            Err(_) => std::fs::write(&program, cosm_agent_image::AGENT),
+        }
+        .expect("write the agent");
         for path in [program.as_path(), folder.path()] {
             std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("chmod");
         }
