@@ -33,7 +33,8 @@ fn mkfs() -> Option<&'static str> {
 pub(crate) fn support(host: &Host) -> Support {
     if host.caller != Caller::Root {
         return Support::Yes {
-            by: "a file system in memory, for what is not kept".to_owned(),
+            by: "a file system in memory, for what is not kept; else the default is watched"
+                .to_owned(),
         };
     }
     match obstacle() {
@@ -62,7 +63,7 @@ pub(crate) fn check_kept(host: &Host) -> Result<(), LaunchError> {
         (Caller::Root, Some((why, help))) => (why, help),
         (Caller::User { .. }, _) => (
             "an ordinary user has neither quotas nor loop devices",
-            "leave the limit off, let the sandbox keep nothing (then memory bounds it), or run cosm as root",
+            "leave it at the default, which the keeper watches, let the sandbox keep nothing (then memory bounds it), or run cosm as root",
         ),
     };
     Err(LaunchError::Unsupported {

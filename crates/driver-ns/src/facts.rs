@@ -1,7 +1,7 @@
 //! How a guest runs, said honestly.
 
-use cosm_driver::{LaunchFacts, Upper};
-use cosm_spec::{ImageSource, Limit, NetMode};
+use cosm_driver::{DiskBound, LaunchFacts, Upper};
+use cosm_spec::{Defaults, ImageSource, Limit, NetMode};
 use cosm_sys::idmap;
 
 use crate::host::Caller;
@@ -24,14 +24,14 @@ pub(crate) fn of(site: &Site<'_>, limits: &Limits) -> LaunchFacts {
         upper,
         Upper::FoldersTmpfs | Upper::OverlayTmpfs | Upper::CopyTmpfs
     );
-    facts.disk = match plan.spec.resources.disk {
-        Limit::At(size) => Some(size.0),
-        _ if in_memory => Some(rootfs::memory_for_files(site)),
-        Limit::Unlimited => None,
-        Limit::Default => {
-            facts.notes.push("the disk is not limited: say how much it may hold, and a file system of that size is made".to_owned());
-            None
-        }
+    (facts.disk, facts.disk_by) = match plan.spec.resources.disk {
+        _ if in_memory => (
+            Some(rootfs::memory_for_files(site)),
+            Some(DiskBound::Memory),
+        ),
+        Limit::At(size) => (Some(size.0), Some(DiskBound::File)),
+        Limit::Unlimited => (None, None),
+        Limit::Default => (Some(Defaults::DISK.0), Some(DiskBound::Watched)),
     };
     facts
 }

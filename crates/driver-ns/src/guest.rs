@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use cosm_driver::{Guest, GuestExit, GuestUsage};
+use cosm_driver::{Guest, GuestExit, GuestUsage, IdMap, Measured};
 use cosm_sys::process::{self, Child, Exit};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -107,5 +108,14 @@ impl Guest for NsGuest {
 
     fn freeze(&mut self, frozen: bool) -> io::Result<()> {
         self.limits.freeze(frozen)
+    }
+
+    fn measure(
+        &self,
+        folder: PathBuf,
+        ids: Option<IdMap>,
+        time: Duration,
+    ) -> impl Future<Output = io::Result<Measured>> + 'static {
+        crate::measure::files(self.pid(), folder, ids, time)
     }
 }

@@ -17,6 +17,7 @@ mod inside;
 mod launch;
 mod limits;
 mod maps;
+mod measure;
 mod probe;
 mod reap;
 mod remove;

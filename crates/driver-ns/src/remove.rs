@@ -191,7 +191,7 @@ pub(crate) fn with_ids(path: &Path, ids: Option<&IdMap>, caller: &Caller) -> io:
     }
 }
 
-fn extents(map: &[(u32, u32, u32)]) -> Vec<Extent> {
+pub(crate) fn extents(map: &[(u32, u32, u32)]) -> Vec<Extent> {
     map.iter()
         .map(|(inside, outside, count)| Extent {
             inside: *inside,

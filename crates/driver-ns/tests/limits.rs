@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cosm_base::units::ByteSize;
-use cosm_driver::{Driver as _, Guest as _};
-use cosm_spec::{Limit, SandboxSpec};
-use support::{Guest, Options, as_root_and_user, launch};
+use cosm_driver::{DiskBound, Driver as _, Guest as _};
+use cosm_spec::{ImageSource, Limit, SandboxSpec};
+use support::{Guest, Options, as_root_and_user, busybox_image, launch, start_with};
 
 /// A guest with these limits, or `None` (said why) where this host can't have them; that is checked to be told well.
 fn limited(what: &str, change: impl Fn(&mut SandboxSpec)) -> Option<Guest> {
@@ -293,5 +293,65 @@ fn the_defaults_come_into_force() {
             folders.iter().all(|folder| !Path::new(folder).exists()),
             "{folders:?}"
         );
+    });
+}
+
+/// Also where others than the caller own what is closed to it, and what has no name any more.
+#[test]
+fn a_guests_files_are_counted() {
+    as_root_and_user("a_guests_files_are_counted", || {
+        let Some(image) = busybox_image() else {
+            return println!("skipped: no static busybox");
+        };
+        for source in [ImageSource::Host, ImageSource::Folder(image.path().into())] {
+            let data = tempfile::tempdir().expect("a temporary folder");
+            let spec = SandboxSpec {
+                image: source,
+                ..SandboxSpec::default()
+            };
+            let options = Options {
+                data: Some(data.path().to_owned()),
+                ..Options::default()
+            };
+            let guest = start_with(spec, options);
+            assert_eq!(
+                (guest.facts.disk, guest.facts.disk_by),
+                (Some(8 << 30), Some(DiskBound::Watched))
+            );
+            let count = || {
+                let counting = guest.guest.measure(
+                    data.path().to_owned(),
+                    guest.facts.ids.clone(),
+                    std::time::Duration::from_secs(30),
+                );
+                let found = guest.block_on(counting).expect("counted");
+                assert!(found.whole, "{found:?}");
+                found.bytes >> 20
+            };
+            let before = count();
+            // A single id has nobody to give it to.
+            guest.ok(
+                "mkdir -p /opt/a/b && dd if=/dev/zero of=/opt/a/b/f bs=1M count=5 2>/dev/null && \
+                 (chown -R 1000:1000 /opt/a || true) 2>/dev/null; chmod 000 /opt/a/b /opt/a",
+            );
+            assert_eq!(count() - before, 5);
+            // Neither what is in memory nor what is mounted is its own on disk.
+            guest.ok("dd if=/dev/zero of=/dev/shm/f bs=1M count=7 2>/dev/null");
+            guest.ok(
+                "(exec 7>/opt/gone 8>/dev/shm/gone; rm /opt/gone /dev/shm/gone; \
+                  dd if=/dev/zero bs=1M count=3 >&7; dd if=/dev/zero bs=1M count=9 >&8; exec sleep 60) \
+                 >/dev/null 2>&1 </dev/null & sleep 1",
+            );
+            assert_eq!(count() - before, 8);
+            let ids = guest.facts.ids.clone();
+            guest.stop();
+            let removed = cosm_driver_ns::NsDriver::new();
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime")
+                .block_on(removed.remove_tree(data.path(), ids.as_ref()))
+                .expect("removed");
+        }
     });
 }

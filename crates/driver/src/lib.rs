@@ -13,7 +13,7 @@ mod record;
 
 pub use capabilities::{Capabilities, Finding, Level, Support};
 pub use error::{LaunchError, LaunchPhase, ReapError};
-pub use guest::{Guest, GuestExit, GuestUsage};
+pub use guest::{Guest, GuestExit, GuestUsage, Measured};
 pub use plan::{IdRange, LaunchPlan, Recorder, Upper};
 pub use record::{IdMap, ProcessRecord, RunRecord};
 
@@ -71,6 +71,18 @@ pub trait Driver {
     ) -> impl Future<Output = Result<(), ReapError>>;
 }
 
+/// What holds a guest's own files to their limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskBound {
+    /// A file system in memory of that size: a write beyond it fails.
+    Memory,
+    /// A file system in a file of that size: a write beyond it fails.
+    File,
+    /// The keeper looks now and then and ends a guest that is over.
+    Watched,
+}
+
 /// A guest that runs.
 #[derive(Debug)]
 pub struct Launched<G> {
@@ -98,6 +110,8 @@ pub struct LaunchFacts {
     pub cpus: Option<f64>,
     /// The disk limit in force, bytes.
     pub disk: Option<u64>,
+    /// What keeps it.
+    pub disk_by: Option<DiskBound>,
     /// The Landlock ABI in force.
     pub landlock: Option<u32>,
     /// The folder in the guest where the agent may make cgroups.

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::clock::{self, Timings};
 use crate::context::Context;
+use crate::disk::Watch;
 use crate::jobs::Jobs;
 use crate::lease::Lease;
 use crate::life::{Life, Outcome};
@@ -159,8 +160,15 @@ async fn keep<D: Driver>(
     };
     let spec = Rc::new(begun.spec);
     let shared = share(context, begun.run, &spec);
+    let disk = Watch::of(
+        &started.facts,
+        &spec,
+        context.dir.data(),
+        begun.record.fresh,
+    );
     let life = Life::<D> {
         hold: begun.hold,
+        disk,
         context,
         shared: shared.clone(),
         guest: started.guest,

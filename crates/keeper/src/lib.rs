@@ -14,6 +14,7 @@
 //! | `life` | the loop that feeds the machine and carries out its effects |
 //! | `control` | the control socket |
 //! | `jobs` | commands that outlive who started them |
+//! | `disk` | watches what the guest keeps on disk |
 //! | `clean` | leaving nothing behind |
 //!
 //! One thread, always: the guest's first process is cloned from it.
@@ -24,6 +25,7 @@ mod clean;
 mod clock;
 mod context;
 mod control;
+mod disk;
 mod failure;
 mod jobs;
 mod journal;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cosm_base::ErrorKind;
+use cosm_base::units::ByteSize;
 use cosm_driver::{Driver, Guest, GuestExit, IdMap, LaunchFacts};
 use cosm_proto::agent::ExitStatus;
 use cosm_proto::keeper::{EndReason, EndReport, Failure, ReadyReport};
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::Timings;
 use crate::context::Context;
+use crate::disk::{Count, Counting, Watch};
 use crate::jobs::MAIN;
 use crate::lease::Lease;
 use crate::machine::{Effect, Event, Stop, Timer};
@@ -46,6 +48,8 @@ pub(crate) struct Life<'a, D: Driver> {
     pub(crate) told: Told,
     /// The creator starts the main command.
     pub(crate) hold: bool,
+    /// What watches the guest's files, where nothing else bounds them.
+    pub(crate) disk: Option<Watch>,
 }
 
 /// How a run went.
@@ -66,6 +70,7 @@ pub(crate) struct Outcome {
 enum Woken {
     Guest(GuestExit),
     Booted(Result<(), Failure>),
+    Counted(Count),
     Something,
     Told,
     Time,
@@ -89,6 +94,7 @@ impl<D: Driver> Life<'_, D> {
             lease: self.watch_lease(),
             wonder: Some(later(WONDER)),
             close_catalogue: None,
+            counting: None,
         };
         let main = self.spec.command.is_some() && !self.hold;
         if boot::is_nothing(&self.spec, main) {
@@ -102,11 +108,14 @@ impl<D: Driver> Life<'_, D> {
             if self.shared.machine(|m| m.has_ended()) {
                 break;
             }
-            let next = work.next_time();
+            self.watch_disk(&work);
+            let looks = self.disk.as_ref().and_then(Watch::next);
+            let next = work.next_time().into_iter().chain(looks).min();
             let woken = tokio::select! {
                 biased;
                 exit = self.guest.wait() => Woken::Guest(exit),
                 booted = finished(&mut work.boot) => Woken::Booted(booted),
+                count = counted(&mut work.counting) => Woken::Counted(count),
                 () = self.shared.woken() => Woken::Something,
                 () = self.told.until_told() => Woken::Told,
                 () = at(next) => Woken::Time,
@@ -121,6 +130,10 @@ impl<D: Driver> Life<'_, D> {
                 Woken::Booted(result) => {
                     work.boot = None;
                     self.booted(result, &mut work);
+                }
+                Woken::Counted(count) => {
+                    work.counting = None;
+                    self.take_count(count);
                 }
                 Woken::Something => {}
                 Woken::Told => self.end_as_told(&mut work),
@@ -291,6 +304,12 @@ impl<D: Driver> Life<'_, D> {
         match self.guest.freeze(frozen) {
             Ok(()) => {
                 self.shared.note(Event::Frozen(frozen));
+                if let Some(disk) = &mut self.disk {
+                    match frozen {
+                        true => disk.disarm(),
+                        false => disk.arm(Instant::now()),
+                    }
+                }
                 Ok(())
             }
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Err(failure::plain(
@@ -353,6 +372,61 @@ impl<D: Driver> Life<'_, D> {
         for timer in passed {
             work.deadlines.remove(&timer);
             self.shared.note(Event::Deadline(timer));
+        }
+        self.look_at_disk(now, work);
+    }
+
+    /// Looks at the disk again once something runs.
+    fn watch_disk(&mut self, work: &Work) {
+        let Some(disk) = &mut self.disk else { return };
+        if disk.is_slow() && !self.shared.waits_for_use() {
+            disk.hurry(Instant::now());
+        }
+        if disk.next().is_some() || work.counting.is_some() {
+            return;
+        }
+        let (busy, phase) = self
+            .shared
+            .machine(|m| (m.holds() + m.jobs() > 0, m.phase()));
+        if busy && phase != Phase::Paused {
+            disk.arm(Instant::now());
+        } else {
+            self.shared.tell_of_the_next_use();
+        }
+    }
+
+    fn look_at_disk(&mut self, now: Instant, work: &mut Work) {
+        let Some(disk) = &mut self.disk else { return };
+        if disk.next().is_none_or(|at| at > now) {
+            return;
+        }
+        let busy = self.shared.machine(|m| m.holds() + m.jobs() > 0);
+        // What a command left behind may write, too.
+        let usage = self.guest.usage();
+        let running = busy || usage.pids.is_none_or(|count| count > 1);
+        let count = disk.look(now, running, usage.cpu_us);
+        if disk.is_slow() {
+            self.shared.tell_of_the_next_use();
+        }
+        if count {
+            work.counting = Some(disk.count(&self.guest, self.facts.ids.as_ref()));
+        }
+    }
+
+    fn take_count(&mut self, count: Count) {
+        let Some(disk) = &mut self.disk else { return };
+        match disk.counted(Instant::now(), count) {
+            Ok(None) => {}
+            Ok(Some(used)) => {
+                let (used, limit) = (ByteSize(used), ByteSize(disk.limit()));
+                self.shared.complain(&format!(
+                    "its files take {used}, more than the {limit} that they may: it is ended"
+                ));
+                self.shared.note(Event::Kill(EndReason::OutOfDisk));
+            }
+            Err(error) => self
+                .shared
+                .complain(&format!("counting its files: {error}")),
         }
     }
 
@@ -424,6 +498,7 @@ struct Work {
     lease: Option<AbortHandle>,
     wonder: Option<Instant>,
     close_catalogue: Option<Instant>,
+    counting: Option<Counting>,
 }
 
 impl Work {
@@ -453,6 +528,7 @@ fn unborn(end: &EndReport) -> Failure {
             return failure::plain(ErrorKind::Cancelled, "it was stopped while it started");
         }
         (EndReason::OutOfMemory, _) => "memory ran out".to_owned(),
+        (EndReason::OutOfDisk, _) => "its files took more than they may".to_owned(),
         (_, Some(ExitStatus::Code(code))) => format!("its process 1 ended with code {code}"),
         (_, Some(ExitStatus::Signal(signal))) => format!("signal {signal} ended its process 1"),
         (_, None) => "its process 1 ended".to_owned(),
@@ -476,6 +552,13 @@ async fn finished(task: &mut Option<JoinHandle<Result<(), Failure>>>) -> Result<
         Some(task) => task
             .await
             .unwrap_or_else(|error| Err(failure::plain(ErrorKind::BootFailed, error.to_string()))),
+    }
+}
+
+async fn counted(counting: &mut Option<Counting>) -> Count {
+    match counting {
+        None => std::future::pending().await,
+        Some(counting) => counting.await,
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     asks: RefCell<VecDeque<Ask>>,
     complaints: RefCell<Vec<String>>,
     wake: Notify,
+    /// The loop wants to know when something begins to use the guest.
+    next_use: Cell<bool>,
     running_since: Cell<Option<Instant>>,
     end: watch::Sender<Option<EndReport>>,
 }
@@ -56,6 +58,7 @@ impl Shared {
             asks: RefCell::default(),
             complaints: RefCell::default(),
             wake: Notify::new(),
+            next_use: Cell::new(false),
             running_since: Cell::new(None),
             end: watch::Sender::new(None),
         })
@@ -66,6 +69,9 @@ impl Shared {
         let effects = self.machine.borrow_mut().step(event)?;
         if event == Event::Booted {
             self.running_since.set(Some(Instant::now()));
+        }
+        if matches!(event, Event::HoldTaken | Event::JobStarted) && self.next_use.take() {
+            self.wake.notify_one();
         }
         if !effects.is_empty() || self.machine.borrow().has_ended() {
             self.effects.borrow_mut().extend(effects);
@@ -78,6 +84,16 @@ impl Shared {
     pub(crate) fn note(&self, event: Event) {
         let refused = self.tell(event).is_err();
         debug_assert!(!refused, "{event:?}");
+    }
+
+    /// Wakes the loop when something begins to use the guest, once.
+    pub(crate) fn tell_of_the_next_use(&self) {
+        self.next_use.set(true);
+    }
+
+    /// Whether nothing has begun to use it since the loop wanted to know.
+    pub(crate) fn waits_for_use(&self) -> bool {
+        self.next_use.get()
     }
 
     /// Asks the loop for something.

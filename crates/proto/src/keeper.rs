@@ -298,6 +298,8 @@ pub enum EndReason {
     KeeperLost,
     /// Its keeper was told to end, by a signal.
     KeeperSignalled,
+    /// Its files took more of the disk than they may.
+    OutOfDisk,
 }
 
 /// What a guest uses and has used, as the host counts. `None` where the host can't tell.

@@ -268,6 +268,7 @@ fn replies(book: &mut Book) {
         EndReason::GuestDied,
         EndReason::KeeperLost,
         EndReason::KeeperSignalled,
+        EndReason::OutOfDisk,
     ] {
         book.page(&format!("reason.{reason:?}"), &reason);
     }

@@ -43,7 +43,8 @@ pub struct Resources {
     pub cpus: Limit<f64>,
     /// Processes and threads.
     pub pids: Limit<u64>,
-    /// What the guest's own files may take: the upper layer, or the private folders of a `host` guest.
+    /// What the guest's own files may take: the upper layer, or the private folders of a `host` guest. The default of what
+    /// is kept is watched rather than enforced by a file system.
     pub disk: Limit<ByteSize>,
     /// What the logs of one job may take; the oldest part goes first.
     pub log: Limit<ByteSize>,

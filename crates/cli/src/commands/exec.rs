@@ -26,12 +26,14 @@ pub(super) fn run(args: ExecArgs) -> Result<u8> {
             return Ok(exit::OK);
         }
         let mut asked = Asked::new()?;
-        Ok(
-            match stdio::foreground(&sandbox, options, &stdio, &mut asked).await? {
-                Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
-                Outcome::Interrupted(signal) => exit::of_signal(signal),
-                Outcome::Detached => exit::OK,
-            },
-        )
+        let outcome = stdio::foreground(&sandbox, options, &stdio, &mut asked).await;
+        if let Err(error) = &outcome {
+            super::tell_of_the_end(&sandbox, error).await;
+        }
+        Ok(match outcome? {
+            Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
+            Outcome::Interrupted(signal) => exit::of_signal(signal),
+            Outcome::Detached => exit::OK,
+        })
     })
 }

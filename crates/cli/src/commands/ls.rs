@@ -1,7 +1,7 @@
 //! `cosm ls`
 
 use cosm::spec::{ImageSource, Lifetime};
-use cosm::{EndReport, ExitStatus, Filter, SandboxHandle, SandboxStatus};
+use cosm::{EndReason, EndReport, ExitStatus, Filter, SandboxHandle, SandboxStatus};
 use cosm_base::exit;
 use serde_json::{Value, json};
 
@@ -123,6 +123,9 @@ pub(super) fn summary_json(handle: &SandboxHandle) -> Value {
     })
 }
 
+/// What helps a sandbox that ended for its files.
+pub(super) const OUT_OF_DISK: &str = "start it and remove what it does not need, or make it anew with `--disk unlimited` or, as root, with `--disk SIZE`";
+
 /// How a run ended.
 pub(super) fn end_json(end: &EndReport) -> Value {
     let (code, signal) = status_parts(end.status);
@@ -131,6 +134,7 @@ pub(super) fn end_json(end: &EndReport) -> Value {
         "signal": signal,
         "reason": end.reason,
         "killed": end.killed,
+        "help": (end.reason == EndReason::OutOfDisk).then_some(OUT_OF_DISK),
         "usage": end.usage,
     })
 }

@@ -18,8 +18,12 @@ mod run;
 mod shell;
 mod wait;
 
-use cosm::{ExecStatus, ExitStatus, Filter, Host, Page, Sandbox, SandboxStatus, SpareKeeper};
-use cosm_base::exit;
+use std::time::Duration;
+
+use cosm::{
+    EndReason, ExecStatus, ExitStatus, Filter, Host, Page, Sandbox, SandboxStatus, SpareKeeper,
+};
+use cosm_base::{ErrorKind, exit};
 
 use crate::args::{Command, Selection};
 use crate::environment;
@@ -108,6 +112,22 @@ fn code_of_killed(status: &ExecStatus, oom: bool) -> u8 {
 fn was_killed(status: &ExecStatus) -> bool {
     let killed = matches!(status.status, ExitStatus::Signal(9) | ExitStatus::Code(137));
     killed && !status.timed_out && !status.oom
+}
+
+/// Where an operation was cut off: whether that is because the sandbox was ended for its files.
+async fn tell_of_the_end(sandbox: &Sandbox, error: &CliError) {
+    let CliError::Sdk(error) = error else { return };
+    if error.kind() != ErrorKind::GuestDied {
+        return;
+    }
+    // A guest that goes on has another reason, and one that does not end is told of elsewhere.
+    let end = tokio::time::timeout(Duration::from_secs(3), sandbox.wait()).await;
+    if matches!(&end, Ok(Ok(end)) if end.reason == EndReason::OutOfDisk) {
+        report::warning(
+            "the sandbox's files took more of the disk than they may, so that it was ended",
+        );
+        report::hint(ls::OUT_OF_DISK);
+    }
 }
 
 fn code_of_status(status: ExitStatus) -> u8 {

@@ -29,7 +29,7 @@ pub(crate) const FAKE: &str = "__keeper-fake";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Bench {
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
     pub(crate) fake: bool,
     pub(crate) home: Home,
     pub(crate) runtime: RuntimeDir,

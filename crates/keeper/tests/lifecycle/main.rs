@@ -1,6 +1,7 @@
 //! Whole lives of sandboxes. This program is started again as their keeper.
 
 mod bench;
+mod disk;
 mod ends;
 mod faults;
 mod jobs;
@@ -30,7 +31,14 @@ fn main() -> ExitCode {
             continue;
         }
         let driver = if fake { "fake" } else { "namespaces" };
-        let trials = [lives::TRIALS, ends::TRIALS, jobs::TRIALS, faults::TRIALS].concat();
+        let trials = [
+            lives::TRIALS,
+            ends::TRIALS,
+            jobs::TRIALS,
+            faults::TRIALS,
+            disk::TRIALS,
+        ]
+        .concat();
         for (name, trial) in trials {
             let name = format!("{driver}/{name}");
             if wanted
