@@ -15,6 +15,7 @@ use crate::host::boot_id;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(record: &RunRecord) -> Result<(), ReapError> {
+    crate::limits::thaw_left(record);
     if let Some(init) = &record.init {
         end(init).await.map_err(|source| ReapError {
             what: format!("ending process {}", init.pid),

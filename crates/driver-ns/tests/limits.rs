@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cosm_base::units::ByteSize;
-use cosm_driver::{DiskBound, Driver as _, Guest as _};
+use cosm_driver::{DiskBound, Driver as _, Guest as _, Support};
 use cosm_spec::{ImageSource, Limit, SandboxSpec};
 use support::{Guest, Options, as_root_and_user, busybox_image, launch, start_with};
 
@@ -352,6 +352,49 @@ fn a_guests_files_are_counted() {
                 .expect("a runtime")
                 .block_on(removed.remove_tree(data.path(), ids.as_ref()))
                 .expect("removed");
+        }
+    });
+}
+
+/// Whoever works in it stops working, those that were born before the pause and those that were left behind by their
+/// parents too; a guest that was stopped when its keeper was killed is ended all the same.
+#[test]
+fn a_guest_is_stopped_and_resumed() {
+    as_root_and_user("a_guest_is_stopped_and_resumed", || {
+        let mut guest = support::start(SandboxSpec::default());
+        guest.ok(
+            "for i in 1 2 3; do (setsid sh -c 'while :; do echo >> /tmp/beats; sleep 0.01; done' &) ; done \
+             >/dev/null 2>&1 </dev/null",
+        );
+        let can = guest.driver.capabilities().freeze.clone();
+        match (guest.guest.freeze(true), can) {
+            (Err(error), Support::No { .. }) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+                println!("skipped: nothing can be stopped here");
+                guest.stop();
+                return;
+            }
+            (result, can) => {
+                assert!(matches!(can, Support::Yes { .. }), "{can:?}");
+                result.expect("it is stopped");
+            }
+        }
+        // What it has written is seen from outside, since nothing inside could answer.
+        let beats = format!("/proc/{}/root/tmp/beats", guest.guest.pid());
+        let count = || std::fs::metadata(&beats).expect("beats").len();
+        std::thread::sleep(Duration::from_millis(200));
+        let stopped = count();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(count(), stopped, "all are stopped");
+        guest.guest.freeze(false).expect("it is resumed");
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(count() > stopped, "the control: it goes on");
+        guest.guest.freeze(true).expect("it is stopped again");
+        let record = guest.record.clone();
+        guest.block_on(guest.driver.reap(&record)).expect("reaped");
+        assert_eq!(guest.wait().signal, Some(9));
+        for group in &record.cgroups {
+            assert!(!Path::new(group).exists(), "{group} is left");
         }
     });
 }

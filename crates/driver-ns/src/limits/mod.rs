@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cosm_driver::{LaunchError, LaunchFacts, LaunchPhase, ReapError, RunRecord, Support};
 use cosm_spec::{Defaults, Lifetime, Limit, SandboxSpec};
-use cosm_sys::cgroup::{self, Hierarchy, Layout, v2};
+use cosm_sys::cgroup::{self, Hierarchy, Layout, v1, v2};
 use cosm_sys::mount::on_overlay;
 
 use crate::host::{Caller, Host};
@@ -59,6 +59,8 @@ pub(crate) struct Limits {
     means: Means,
     /// Groups of v1 for the defaults, which the guest joins once it has run for [`LATE`].
     late: Vec<(Role, PathBuf)>,
+    /// Where a group of v1 can be made in which the guest is stopped, once that is asked for.
+    freezer: Option<PathBuf>,
     /// The layout, for people.
     layout: &'static str,
     notes: Vec<String>,
@@ -91,6 +93,7 @@ impl Limits {
             pids: asked.pids.or(Defaults::PIDS),
             means: Means::None,
             late: Vec::new(),
+            freezer: freezer(host),
             layout: "none",
             notes: Vec::new(),
         };
@@ -214,6 +217,27 @@ impl Limits {
     }
 }
 
+/// The folder of v1's freezer, where groups may be made in it.
+fn freezer(host: &Host) -> Option<PathBuf> {
+    if host.caller != Caller::Root {
+        return None;
+    }
+    let own = &host.layout().ok()?.v1("freezer")?.own;
+    Hierarchy::may_make_in(own).then(|| own.clone())
+}
+
+/// Lets a guest run again that was stopped when its keeper was killed: until then it can't end.
+pub(crate) fn thaw_left(record: &RunRecord) {
+    let name = name_of(record.run);
+    let groups = record.cgroups.iter().map(Path::new);
+    for path in groups.filter(|path| path.ends_with(&name) && path.starts_with("/sys/fs/cgroup")) {
+        if path.join("freezer.state").exists() {
+            // What stays frozen is told of by the end that it does not come to.
+            v1::freezer::freeze(path, false).unwrap_or_default();
+        }
+    }
+}
+
 fn systemd_can(host: &Host) -> bool {
     matches!(host.caller, Caller::User { uid, .. } if systemd::is_there(uid))
 }
@@ -302,6 +326,7 @@ pub(crate) fn supports(host: &Host) -> Supports {
         pids: Some(Defaults::PIDS),
         means: Means::None,
         late: Vec::new(),
+        freezer: freezer(host),
         layout: layout.name(),
         notes: Vec::new(),
     };
@@ -330,9 +355,13 @@ pub(crate) fn supports(host: &Host) -> Supports {
     };
     let freeze = match &means {
         Means::V2(_) | Means::Scope { .. } => role(Role::Memory),
+        _ if all.freezer.is_some() => Support::Yes {
+            by: "cgroup v1, joined at the first pause".to_owned(),
+        },
         _ => Support::No {
-            why: "only groups of version 2 can be stopped here".to_owned(),
-            help: None,
+            why: "only control groups can be stopped, and none with a freezer may be made here"
+                .to_owned(),
+            help: help.clone(),
         },
     };
     Supports {

@@ -26,6 +26,10 @@ impl Limits {
                 .iter()
                 .map(|(role, parent)| (*role, parent.join(name_of(run))))
                 .collect(),
+            freezer: self.freezer.as_ref().map(|folder| Freezer {
+                path: folder.join(name_of(run)),
+                joined: false,
+            }),
             limits: self.clone(),
         };
         let made = match &self.means {
@@ -55,7 +59,58 @@ pub(crate) struct Prepared {
     pid: Option<i32>,
     /// Groups that are still to be made and joined.
     late: Vec<(Role, PathBuf)>,
+    freezer: Option<Freezer>,
     limits: Limits,
+}
+
+/// A group of v1 to stop the guest in. It is made and joined at the first pause: a start would pay for it with more than all
+/// else takes, and few sandboxes are ever paused.
+#[derive(Debug)]
+struct Freezer {
+    path: PathBuf,
+    joined: bool,
+}
+
+impl Freezer {
+    fn freeze(&mut self, init: i32, frozen: bool) -> io::Result<()> {
+        if !self.joined {
+            if !frozen {
+                return Ok(());
+            }
+            std::fs::create_dir(&self.path)?;
+            self.joined = true;
+            if let Err(error) = join(&self.path, init) {
+                self.remove();
+                return Err(error);
+            }
+        }
+        v1::freezer::freeze(&self.path, frozen)
+    }
+
+    /// What can't be removed is found again by the run's record.
+    fn remove(&mut self) {
+        self.joined &= cgroup::remove(&self.path).is_err();
+    }
+}
+
+/// Process 1 first, whose later children are born where it is; then those that it had, until there is none outside.
+fn join(group: &Path, init: i32) -> io::Result<()> {
+    cgroup::add(group, init)?;
+    loop {
+        let inside = cgroup::members(group)?;
+        let outside: Vec<i32> = cosm_sys::procfs::descendants(init)
+            .into_iter()
+            .filter(|pid| !inside.contains(pid))
+            .collect();
+        // One that is ending can't be moved and needs no limit.
+        let moved = outside
+            .into_iter()
+            .filter(|pid| cgroup::add(group, *pid).is_ok())
+            .count();
+        if moved == 0 {
+            return Ok(());
+        }
+    }
 }
 
 /// The name of a run's groups.
@@ -123,27 +178,10 @@ impl Prepared {
         joined
     }
 
-    /// Process 1 first, whose later children are born where it is; then those that it had, until there is none outside.
     fn join_all(&self, init: i32) -> io::Result<()> {
-        for (_, group) in &self.groups {
-            cgroup::add(group, init)?;
-            loop {
-                let inside = cgroup::members(group)?;
-                let outside: Vec<i32> = cosm_sys::procfs::descendants(init)
-                    .into_iter()
-                    .filter(|pid| !inside.contains(pid))
-                    .collect();
-                // One that is ending can't be moved and needs no limit.
-                let moved = outside
-                    .into_iter()
-                    .filter(|pid| cgroup::add(group, *pid).is_ok())
-                    .count();
-                if moved == 0 {
-                    break;
-                }
-            }
-        }
-        Ok(())
+        self.groups
+            .iter()
+            .try_for_each(|(_, group)| join(group, init))
     }
 
     fn make_v2(&mut self, parent: &Path, run: RunId) -> io::Result<()> {
@@ -232,7 +270,9 @@ impl Prepared {
     pub(crate) fn folders(&self) -> Vec<String> {
         let late = self.late.iter().map(|(_, path)| path);
         let made = self.groups.iter().map(|(_, path)| path);
+        let freezer = self.freezer.iter().map(|freezer| &freezer.path);
         made.chain(late)
+            .chain(freezer)
             .map(|path| path.display().to_string())
             .collect()
     }
@@ -291,13 +331,19 @@ impl Prepared {
     pub(crate) fn freeze(&mut self, frozen: bool) -> io::Result<()> {
         match self.groups.first() {
             Some((None, group)) => v2::freezer::freeze(group, frozen),
-            _ => Err(io::ErrorKind::Unsupported.into()),
+            _ => match (&mut self.freezer, self.pid) {
+                (Some(freezer), Some(init)) => freezer.freeze(init, frozen),
+                _ => Err(io::ErrorKind::Unsupported.into()),
+            },
         }
     }
 
     /// Removes the groups once the guest has ended. What can't be removed is found again by the run's record.
     pub(crate) fn remove(&mut self) {
         self.pid = None;
+        if let Some(freezer) = self.freezer.as_mut().filter(|freezer| freezer.joined) {
+            freezer.remove();
+        }
         self.groups
             .retain(|(_, path)| cgroup::remove(path).is_err());
     }
