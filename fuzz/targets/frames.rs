@@ -8,6 +8,14 @@ use std::os::unix::net::UnixStream;
 
 use cosm_agent_client::{AgentError, wire};
 use cosm_proto::frame::{self, HEADER, Kind};
+use tokio::runtime::{Builder, Runtime};
+
+thread_local! {
+    static RUNTIME: Runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+}
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((piece, bytes)) = input.split_first() else {
@@ -15,11 +23,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     };
     // More than a socket holds would wait for a reader.
     let bytes = &bytes[..bytes.len().min(32 << 10)];
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(read(bytes, usize::from(*piece) + 1));
+    RUNTIME.with(|runtime| runtime.block_on(read(bytes, usize::from(*piece) + 1)));
 });
 
 async fn read(bytes: &[u8], piece: usize) {
