@@ -307,46 +307,30 @@ async fn a_killed_handler_takes_its_command_along() {
     agent.client.ping().await.expect("others took no notice");
 }
 
+/// Also what whoever was forked twice used, for whom no parent but the handler is left to wait.
 #[tokio::test]
-async fn a_cgroup_of_its_own_where_there_is_one_to_be_had() {
-    let mounts = std::fs::read_to_string("/proc/mounts").expect("/proc/mounts");
-    let mount = mounts.lines().find_map(|line| {
-        line.contains(" cgroup2 ")
-            .then(|| line.split(' ').nth(1))
-            .flatten()
-    });
-    let place = mount.map(|mount| {
-        std::path::Path::new(mount).join(format!("agent-test-{}", std::process::id()))
-    });
-    let Some(place) = place.filter(|place| std::fs::create_dir(place).is_ok()) else {
-        eprintln!("skipped: no cgroup v2 folder to make one in");
-        return;
+async fn usage_is_of_the_whole_tree() {
+    let agent = Agent::start();
+    let burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let spent = async |script: String| {
+        let usage = run(&agent, shell(&script)).await.exit.report.usage;
+        assert_eq!(usage.source, cosm_proto::agent::UsageSource::Rusage);
+        usage.user_us.unwrap_or(0) + usage.system_us.unwrap_or(0)
     };
-    let text = place.to_str().expect("UTF-8").as_bytes().to_vec();
-    let agent = Agent::start_with(&cosm_proto::agent::AgentBoot {
-        cgroup: Some(text),
-        ..common::boot()
-    });
-    let done = run(
-        &agent,
-        shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; cat /proc/self/cgroup"),
-    )
-    .await;
-    let usage = done.exit.report.usage;
-    assert_eq!(usage.source, cosm_proto::agent::UsageSource::Cgroup);
-    assert!(usage.user_us.is_some_and(|us| us > 1000), "{usage:?}");
-    assert!(String::from_utf8_lossy(&done.stdout).contains("/exec-"));
-    // What is left behind stays in it, and a time-out finds it there.
-    let mut start = shell("setsid sleep 1000.96 &");
-    start.timeout_ms = Some(400);
-    assert!(run(&agent, start).await.exit.report.leftovers);
-    assert!(gone("1000.96").await);
-    drop(agent);
-    for _ in 0..200 {
-        if std::fs::remove_dir(&place).is_ok() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    // The pipe ends with the grandchild, whose parent has gone by then.
+    let twice = format!("(setsid sh -c '{burn}' & exit 0) | cat");
+    let itself = spent(burn.to_owned()).await;
+    let child = spent(format!("sh -c '{burn}'; true")).await;
+    let grandchild = spent(twice).await;
+    let nobody = spent("true".to_owned()).await;
+    for (who, time) in [
+        ("itself", itself),
+        ("child", child),
+        ("grandchild", grandchild),
+    ] {
+        assert!(
+            time > 5 * nobody.max(2_000),
+            "{who}: {time} us, of nobody {nobody} us"
+        );
     }
-    panic!("a command's cgroup was left behind");
 }

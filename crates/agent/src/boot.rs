@@ -36,13 +36,10 @@ impl Guest {
             Err(errno) => return Err(errno),
         }
         occupy_standard_streams(&message)?;
-        let mut boot: AgentBoot =
+        let boot: AgentBoot =
             postcard::from_bytes(&read_all(&message)?).map_err(|_| Errno::BADMSG)?;
         if boot.version != VERSION {
             return Err(Errno::PROTONOSUPPORT);
-        }
-        if !sys::can_fork_into_cgroups() {
-            boot.cgroup = None;
         }
         Ok((Self { boot }, listener))
     }

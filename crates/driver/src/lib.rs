@@ -114,8 +114,6 @@ pub struct LaunchFacts {
     pub disk_by: Option<DiskBound>,
     /// The Landlock ABI in force.
     pub landlock: Option<u32>,
-    /// The folder in the guest where the agent may make cgroups.
-    pub guest_cgroup: Option<String>,
     /// Defaults that this host could not enforce, one sentence each.
     pub notes: Vec<String>,
     /// Where the time went, in order: a name and microseconds.

@@ -40,7 +40,7 @@ pub struct AgentBoot {
     pub shell: Option<Bytes>,
     /// Limits that every command gets unless it names its own.
     pub rlimits: Vec<Rlimit>,
-    /// A writable cgroup v2 folder in the guest in which each command gets one of its own.
+    /// A writable cgroup v2 folder in the guest for commands' own. This version's agent makes none.
     pub cgroup: Option<Bytes>,
     /// True when the agent may not change its ids (no capabilities): every command runs as the agent does.
     pub fixed_user: bool,
@@ -242,10 +242,10 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
-    /// `wait4`: the command and the descendants that were waited for.
+    /// `wait4`: the command and all of its tree who had ended by then.
     #[default]
     Rusage,
-    /// A cgroup of its own: everything in it.
+    /// A cgroup of its own: everything in it. No agent of this version says so.
     Cgroup,
 }
 

@@ -1,9 +1,8 @@
 //! The time between a command's end and the end of its output.
 
 use cosm_proto::agent::{ExitReport, ExitStatus, Usage, UsageSource};
-use cosm_sys_guest::{Reaped, signals};
+use cosm_sys_guest::{Reaped, Usage as Used, signals};
 
-use super::cgroup::Cgroup;
 use crate::clock::Moment;
 
 /// Streams that were empty for this long after the command's end are held by somebody who does not write.
@@ -56,28 +55,22 @@ impl Draining {
     }
 
     /// The report; what the handler itself did to it is the caller's to add.
-    pub(super) fn report(&self, ended: &Reaped, cgroup: Option<&Cgroup>) -> ExitReport {
+    pub(super) fn report(&self, ended: &Reaped, used: &Used) -> ExitReport {
         let status = match (ended.code, ended.signal) {
             (Some(code), _) => ExitStatus::Code(code),
             (None, signal) => ExitStatus::Signal(signal.unwrap_or(signals::KILL)),
         };
-        let usage = match cgroup {
-            Some(cgroup) => cgroup.usage(self.wall_us),
-            None => waited_usage(ended, self.wall_us),
-        };
-        let oom = cgroup.is_some_and(Cgroup::ran_out_of_memory);
         ExitReport {
             status,
             timed_out: false,
-            oom,
+            oom: false,
             leftovers: self.leftovers,
-            usage,
+            usage: waited_usage(used, self.wall_us),
         }
     }
 }
 
-fn waited_usage(ended: &Reaped, wall_us: u64) -> Usage {
-    let used = ended.usage;
+fn waited_usage(used: &Used, wall_us: u64) -> Usage {
     Usage {
         source: UsageSource::Rusage,
         user_us: Some(used.user_us),

@@ -1,6 +1,5 @@
 //! Commands: everything between a request and its exit report.
 
-mod cgroup;
 mod command;
 mod draining;
 mod environment;
@@ -51,7 +50,7 @@ fn prepare(
     let command = command::Command::resolve(guest, start)?;
     let exits = tree::adopt_descendants()
         .map_err(|errno| failure(SpawnReason::ResourceLimit, errno, b"subreaper"))?;
-    spawn::spawn(&command, ours, theirs, exits, guest.boot.cgroup.as_deref())
+    spawn::spawn(&command, ours, theirs, exits)
 }
 
 fn failure(reason: SpawnReason, errno: Errno, subject: &[u8]) -> SpawnFailure {

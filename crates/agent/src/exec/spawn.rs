@@ -12,7 +12,6 @@ use rustix::process::{
     setsid,
 };
 
-use super::cgroup;
 use super::command::Command;
 use super::failure;
 use super::stdio::{self, Ours, Theirs};
@@ -56,7 +55,6 @@ pub(super) fn spawn(
     ours: Ours,
     theirs: Theirs,
     exits: OwnedFd,
-    cgroups: Option<&[u8]>,
 ) -> core::result::Result<Spawned, SpawnFailure> {
     let out = |errno| failure(SpawnReason::ResourceLimit, errno, command.program());
     let (verdict, speak) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(out)?;
@@ -65,8 +63,7 @@ pub(super) fn spawn(
         cwd: command.cwd.to_bytes().to_vec(),
         user: command.user_text.clone(),
     };
-    let (fork, cgroup) = cgroup::fork(cgroups).map_err(out)?;
-    match fork {
+    match sys::fork().map_err(out)? {
         Fork::Child => {
             let (stage, errno) = become_command(command, &theirs);
             let mut bytes = [stage as u8, 0, 0, 0, 0];
@@ -76,7 +73,7 @@ pub(super) fn spawn(
             sys::exit(127)
         }
         Fork::Parent(child) => Ok(Spawned {
-            tree: Tree::new(child, exits, cgroup),
+            tree: Tree::new(child, exits),
             ours,
             verdict,
             subjects,

@@ -353,7 +353,7 @@ impl Supervisor {
         let (Some(ended), Some(draining)) = (self.tree.ended(), &self.draining) else {
             return Err(Broken);
         };
-        let mut report = draining.report(ended, self.tree.cgroup());
+        let mut report = draining.report(ended, &self.tree.used());
         let by_others = report.status == ExitStatus::Signal(signals::KILL) && !self.killed;
         report.oom |= by_others
             && self

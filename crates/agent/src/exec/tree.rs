@@ -6,13 +6,12 @@
 
 use alloc::collections::BTreeSet;
 
-use cosm_sys_guest::{self as sys, Reaped, signals};
+use cosm_sys_guest::{self as sys, Reaped, Usage, signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, getpid, set_child_subreaper};
 
-use super::cgroup::Cgroup;
 use crate::clock::{Moment, until};
 use crate::procs;
 
@@ -36,17 +35,17 @@ pub(super) struct Tree {
     main: Pid,
     exits: OwnedFd,
     ended: Option<Reaped>,
-    cgroup: Option<Cgroup>,
+    used: Usage,
 }
 
 impl Tree {
     /// The tree whose root is `main`; `exits` is what [`adopt_descendants`] answered.
-    pub(super) const fn new(main: Pid, exits: OwnedFd, cgroup: Option<Cgroup>) -> Self {
+    pub(super) const fn new(main: Pid, exits: OwnedFd) -> Self {
         Self {
             main,
             exits,
             ended: None,
-            cgroup,
+            used: Usage::NOTHING,
         }
     }
 
@@ -55,9 +54,9 @@ impl Tree {
         self.main.as_raw_nonzero().get()
     }
 
-    /// The command's own cgroup, where it has one.
-    pub(super) const fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref()
+    /// What all who have ended used: the command, whom it waited for, and whom it left behind to this process.
+    pub(super) const fn used(&self) -> Usage {
+        self.used
     }
 
     /// Readable when somebody ended.
@@ -77,10 +76,12 @@ impl Tree {
         while rustix::io::read(&self.exits, &mut info).is_ok_and(|count| count > 0) {}
         loop {
             match sys::wait(None, false) {
-                Ok(Some(reaped)) if reaped.pid == self.main && self.ended.is_none() => {
-                    self.ended = Some(reaped)
+                Ok(Some(reaped)) => {
+                    self.used.add(&reaped.usage);
+                    if reaped.pid == self.main && self.ended.is_none() {
+                        self.ended = Some(reaped);
+                    }
                 }
-                Ok(Some(_)) => {}
                 Ok(None) => return true,
                 Err(_) => return false,
             }
@@ -125,9 +126,6 @@ impl Tree {
     }
 
     fn kill_once(&self) {
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.kill();
-        }
         let mut stopped = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
             let Ok(found) = procs::descendants(getpid()) else {

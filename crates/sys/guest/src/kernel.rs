@@ -15,7 +15,6 @@ pub(crate) mod number {
     pub(crate) const EXIT_GROUP: usize = 231;
     pub(crate) const SIGNALFD4: usize = 289;
     pub(crate) const DUP3: usize = 292;
-    pub(crate) const CLONE3: usize = 435;
     pub(crate) const CLOSE_RANGE: usize = 436;
 }
 
@@ -32,7 +31,6 @@ pub(crate) mod number {
     pub(crate) const EXIT_GROUP: usize = 94;
     pub(crate) const SIGNALFD4: usize = 74;
     pub(crate) const DUP3: usize = 24;
-    pub(crate) const CLONE3: usize = 435;
     pub(crate) const CLOSE_RANGE: usize = 436;
 }
 

@@ -18,9 +18,7 @@ mod signal;
 mod start;
 
 pub use fd::{close, close_from, inherited, place};
-pub use process::{
-    CString, Fork, Reaped, Usage, can_fork_into_cgroups, execve, exit, fork, fork_into_cgroup, wait,
-};
+pub use process::{CString, Fork, Reaped, Usage, execve, exit, fork, wait};
 pub use signal::{
     block_all, default_all, ignore_child_exits, notice_child_exits, send, signalfd, unblock_all,
 };

@@ -5,13 +5,11 @@ use core::ffi::{CStr, c_char};
 
 pub use alloc::ffi::CString;
 
-use rustix::fd::{AsRawFd as _, BorrowedFd};
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
 use crate::kernel::{number, syscall};
 
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const WNOHANG: usize = 1;
 const WALL: usize = 0x4000_0000;
 
@@ -41,34 +39,6 @@ pub fn fork() -> Result<Fork> {
         )
     }?;
     Ok(forked(answer))
-}
-
-/// [`fork`], with the child born in the cgroup (v2) whose folder is given.
-///
-/// # Errors
-/// As [`fork`], `ENOSYS` where `clone3` is not there or is filtered, and the cgroup's own: `EACCES`, `EBUSY`, `EAGAIN`.
-pub fn fork_into_cgroup(folder: BorrowedFd<'_>) -> Result<Fork> {
-    // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
-    // set_tid_size, cgroup.
-    let mut args = [0_u64; 11];
-    args[0] = CLONE_INTO_CGROUP;
-    args[4] = crate::signals::CHILD as u64;
-    args[10] = folder.as_raw_fd() as u64;
-    // SAFETY: the kernel reads 88 bytes at `args`; without CLONE_VM the child has a copy of everything.
-    let answer = unsafe {
-        syscall(
-            number::CLONE3,
-            [&raw const args as usize, size_of_val(&args), 0, 0, 0, 0],
-        )
-    }?;
-    Ok(forked(answer))
-}
-
-/// Whether [`fork_into_cgroup`] can work at all: `clone3` is there, and no filter hides it.
-pub fn can_fork_into_cgroups() -> bool {
-    // SAFETY: a structure of no bytes is refused before anything is read.
-    let answer = unsafe { syscall(number::CLONE3, [0, 0, 0, 0, 0, 0]) };
-    answer != Err(Errno::NOSYS) && answer != Err(Errno::PERM)
 }
 
 /// Becomes another program. Returns only to say why not.
@@ -136,6 +106,24 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Of nobody.
+    pub const NOTHING: Self = Self {
+        user_us: 0,
+        system_us: 0,
+        max_resident: 0,
+        read_bytes: 0,
+        write_bytes: 0,
+    };
+
+    /// Adds what somebody else used. The largest resident set is the larger one.
+    pub fn add(&mut self, other: &Self) {
+        self.user_us = self.user_us.saturating_add(other.user_us);
+        self.system_us = self.system_us.saturating_add(other.system_us);
+        self.max_resident = self.max_resident.max(other.max_resident);
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+    }
+
     /// `struct rusage`: two timevals, then maxrss (KiB) and thirteen more counters. Blocks are of 512 bytes.
     fn from_raw(raw: &[i64; 18]) -> Self {
         let positive = |value: i64| u64::try_from(value).unwrap_or(0);

@@ -157,13 +157,13 @@ def usage_of_each_command():
     cosm("create", "--name", "used", "--memory", "256m")
     try:
         burn = "n = 0\nwhile n < 2000000: n += 1\nx = bytearray(50 << 20)"
-        job = cosm("exec", "-d", "used", "--", "sh", "-c", 'python3 -c "$0" & wait', burn).out.strip()
+        job = cosm("exec", "-d", "used", "--", "sh", "-c", '(setsid python3 -c "$0" & exit 0) | cat', burn).out.strip()
         idle = cosm("exec", "-d", "used", "--", "true").out.strip()
         busy, idle = (json.loads(cosm("jobs", "used", "--wait", "--json", one).out)["usage"] for one in (job, idle))
         print(f"NOTE {who()}: usage of a busy command {json.dumps(busy)}, of an idle one {json.dumps(idle)}")
         spent, little = (usage["user_us"] + usage["system_us"] for usage in (busy, idle))
         expect(spent > 50_000 and little < spent, (busy, idle))
-        # The memory is a grandchild's.
+        # All of it is a grandchild's, whose parent has gone.
         expect(50 << 20 <= busy["peak_memory"] < 256 << 20 and idle["peak_memory"] < 50 << 20, (busy, idle))
         whole = shown("metrics", "used")
         print(f"NOTE {who()}: metrics {json.dumps(whole)}")
