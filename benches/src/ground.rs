@@ -12,22 +12,29 @@ use crate::Result;
 /// A state folder, a folder for sockets and a small root file system, which go away with this value.
 pub(crate) struct Ground {
     folder: PathBuf,
+    /// What a login gives as `XDG_RUNTIME_DIR`: in memory, where there is such a place.
+    runtime: PathBuf,
     cosm: PathBuf,
     quick: bool,
 }
 
 impl Ground {
     pub(crate) fn new(cosm: PathBuf, quick: bool) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("cosm-bench-{}", std::process::id()));
+        let name = format!("cosm-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        let memory = Path::new("/dev/shm");
         let ground = Self {
+            runtime: match memory.is_dir() {
+                true => memory.join(name),
+                false => folder.join("run"),
+            },
             folder,
             cosm,
             quick,
         };
-        for part in ["", "state", "run", "home"] {
-            std::fs::DirBuilder::new()
-                .mode(0o700)
-                .create(ground.folder.join(part))?;
+        let parts = ["", "state", "home"].map(|part| ground.folder.join(part));
+        for part in parts.iter().chain([&ground.runtime]) {
+            std::fs::DirBuilder::new().mode(0o700).create(part)?;
         }
         Ok(ground)
     }
@@ -53,7 +60,7 @@ impl Ground {
     pub(crate) fn furnish(&self, command: &mut Command) {
         command
             .env("COSM_HOME", self.folder.join("state"))
-            .env("XDG_RUNTIME_DIR", self.folder.join("run"))
+            .env("XDG_RUNTIME_DIR", &self.runtime)
             .env("HOME", self.folder.join("home"))
             .stdin(Stdio::null())
             .stdout(Stdio::null());
@@ -63,7 +70,7 @@ impl Ground {
     pub(crate) fn host(&self) -> Result<Host> {
         let config = HostConfig {
             home: self.folder.join("state"),
-            runtime_dir: self.folder.join("run/cosm"),
+            runtime_dir: self.runtime.join("cosm"),
             program: self.cosm.clone(),
             ids: None,
             spare: None,
@@ -81,8 +88,13 @@ impl Drop for Ground {
                 drop(self.command(&["rm", "--force", name]).status());
             }
         }
-        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("{}: {error}", self.folder.display());
+        for folder in [&self.runtime, &self.folder] {
+            match std::fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    eprintln!("{}: {error}", folder.display());
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("XDG_DATA_HOME", "The parent of the default state folder."),
     (
         "XDG_RUNTIME_DIR",
-        "The parent of the folder for sockets. Default `/tmp/cosm-UID`.",
+        "The parent of the folder for sockets. Without it: `/run/cosm` (root), `/run/user/UID/cosm`, `/dev/shm/cosm-UID`, `/tmp/cosm-UID`, the first that will do.",
     ),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("CLICOLOR", "`0`: no colours."),

@@ -29,6 +29,8 @@ impl Guest {
         sys::default_all();
         rustix::process::umask(UMASK);
         let listener = sys::inherited(LISTENER)?;
+        // A command must not have it.
+        rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::CLOEXEC)?;
         let message = sys::inherited(BOOT)?;
         match sys::close_from(FIRST_FREE) {
             // An old kernel: then the driver's own care has to do.

@@ -33,8 +33,7 @@ pub(crate) fn serve(guest: &Guest, listener: OwnedFd) -> i32 {
         match accept_with(&listener, SocketFlags::CLOEXEC) {
             Ok(connection) => match sys::fork() {
                 Ok(Fork::Child) => {
-                    drop(listener);
-                    sys::exit(handler::handle(guest, connection));
+                    sys::exit(handler::handle(guest, listener, connection));
                 }
                 Ok(Fork::Parent(_)) => {}
                 Err(errno) => refuse(&connection, errno),
@@ -42,6 +41,8 @@ pub(crate) fn serve(guest: &Guest, listener: OwnedFd) -> i32 {
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => pause(),
             // The host is gone before it was served, and the like.
             Err(Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO | Errno::PERM) => {}
+            // A handler has shut it: the guest is over.
+            Err(Errno::INVAL) => return 0,
             // The socket itself is broken: without it this guest is of no use.
             Err(errno) => return errno.raw_os_error(),
         }

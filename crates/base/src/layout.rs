@@ -10,16 +10,36 @@ use crate::id::SandboxId;
 /// The generation of the state folder's format. A change that an older program would misread makes a new one.
 pub const GENERATION: &str = "v1";
 
+/// What the names of passing sandboxes' files end with.
+const PASSING: &str = "passing";
+
 /// The state folder of one user, `$COSM_HOME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     root: PathBuf,
+    passing: Option<PathBuf>,
 }
 
 impl Home {
     /// Names the folder; nothing is created.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            passing: None,
+        }
+    }
+    /// Where the files of passing sandboxes lie: beside their sockets, which mostly is in memory. Without this: beside
+    /// all others.
+    #[must_use]
+    pub fn passing_in(self, runtime: &RuntimeDir) -> Self {
+        Self {
+            passing: Some(runtime.root.clone()),
+            ..self
+        }
+    }
+    /// The folder of the files of passing sandboxes.
+    pub fn passing(&self) -> PathBuf {
+        self.passing.clone().unwrap_or_else(|| self.sandboxes())
     }
     /// The folder that was named.
     pub fn root(&self) -> &Path {
@@ -41,18 +61,21 @@ impl Home {
     pub fn sandboxes(&self) -> PathBuf {
         self.generation().join("sandboxes")
     }
-    /// One sandbox's folder.
+    /// Where one sandbox's files lie.
     pub fn sandbox(&self, id: SandboxId) -> SandboxDir {
         SandboxDir {
+            passing: self.passing().join(format!("{id}.{PASSING}")),
             path: self.sandboxes().join(id.to_string()),
         }
     }
 }
 
-/// A sandbox's folder.
+/// Where a sandbox's files lie: in a folder of its own. Of a passing sandbox, which has no row in the catalogue, a file
+/// says all that is known; its folder is only there once something has to be in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxDir {
     path: PathBuf,
+    passing: PathBuf,
 }
 
 impl SandboxDir {
@@ -60,17 +83,19 @@ impl SandboxDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// What is known of a passing sandbox, which has no row in the catalogue.
-    pub fn passing(&self) -> PathBuf {
-        self.path.join("passing")
+    /// What is known of a passing sandbox.
+    pub fn passing(&self) -> &Path {
+        &self.passing
     }
-    /// The phase record, replaced as a whole by the keeper.
-    pub fn phase(&self) -> PathBuf {
-        self.path.join("phase.json")
+    /// The passing sandbox whose file has this name.
+    pub fn passing_id(name: &str) -> Option<SandboxId> {
+        let (id, extension) = name.split_once('.')?;
+        (extension == PASSING).then(|| id.parse().ok())?
     }
-    /// What the driver needs to find and end a run that its keeper left behind.
-    pub fn run_record(&self) -> PathBuf {
-        self.path.join("run.json")
+    /// How far the keeper has come, and what is needed to end a run that it left behind. A passing sandbox has that in
+    /// [its file](Self::passing).
+    pub fn records(&self) -> PathBuf {
+        self.path.join("records")
     }
     /// What the guest changes: the overlay's upper and work folders, or the private folders of a `host` guest.
     pub fn data(&self) -> PathBuf {
@@ -122,17 +147,13 @@ impl RuntimeDir {
     pub fn path(&self) -> &Path {
         &self.root
     }
-    /// One sandbox's sockets' folder.
-    pub fn sandbox(&self, id: SandboxId) -> PathBuf {
-        self.root.join(id.to_string())
-    }
     /// The socket that the keeper answers.
     pub fn control(&self, id: SandboxId) -> PathBuf {
-        self.sandbox(id).join("ctl")
+        self.root.join(format!("{id}.ctl"))
     }
     /// The socket that the agent answers.
     pub fn agent(&self, id: SandboxId) -> PathBuf {
-        self.sandbox(id).join("agent")
+        self.root.join(format!("{id}.agent"))
     }
 }
 

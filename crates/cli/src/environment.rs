@@ -61,20 +61,39 @@ pub(crate) fn home() -> Result<PathBuf> {
     }
 }
 
-/// `cosm` in `$XDG_RUNTIME_DIR` if that is this user's, else a folder below `/tmp` with this user's number.
+/// `cosm` in `$XDG_RUNTIME_DIR` if that is this user's, else where a login would have it, so that all of a user's
+/// programs meet. Where there are no logins: a folder with this user's number in memory, else in `/tmp`.
 pub(crate) fn runtime_dir() -> PathBuf {
     let me = rustix::process::geteuid().as_raw();
-    let usable = |path: &PathBuf| {
+    let private = |path: &PathBuf| {
         // A socket's path holds 107 bytes, and ours need 38 of them.
         path.is_absolute()
             && path.as_os_str().len() <= 60
             && std::fs::symlink_metadata(path)
                 .is_ok_and(|meta| meta.is_dir() && meta.uid() == me && meta.mode() & 0o077 == 0)
     };
-    match set("XDG_RUNTIME_DIR").map(PathBuf::from).filter(usable) {
-        Some(dir) => dir.join("cosm"),
-        None => PathBuf::from(format!("/tmp/cosm-{me}")),
+    if let Some(dir) = set("XDG_RUNTIME_DIR").map(PathBuf::from).filter(private) {
+        return dir.join("cosm");
     }
+    if me == 0 && in_memory(c"/run") {
+        return PathBuf::from("/run/cosm");
+    }
+    let of_login = PathBuf::from(format!("/run/user/{me}"));
+    if private(&of_login) {
+        return of_login.join("cosm");
+    }
+    // A login manager empties the shared memory of users who have logged out.
+    let shared = !Path::new("/run/systemd/users").exists() && in_memory(c"/dev/shm");
+    PathBuf::from(format!(
+        "{}/cosm-{me}",
+        if shared { "/dev/shm" } else { "/tmp" }
+    ))
+}
+
+/// Whether this is a folder of a file system in memory.
+fn in_memory(folder: &std::ffi::CStr) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    rustix::fs::statfs(folder).is_ok_and(|found| found.f_type == TMPFS)
 }
 
 /// `$COSM_ID_SLOTS`: where the ranges of ids for root's sandboxes begin and how many there are.

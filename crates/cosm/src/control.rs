@@ -114,10 +114,10 @@ pub(crate) struct Hold {
 }
 
 impl Pending {
-    /// Waits until it is granted.
-    pub(crate) async fn granted(mut self) -> Result<Hold> {
+    /// Waits until it is granted, for at most `limit`.
+    pub(crate) async fn granted(mut self, limit: Duration) -> Result<Hold> {
         let answer = self.control.answer(&mut self.stream);
-        match wire::within(wire::ANSWER, answer).await? {
+        match wire::within(limit, answer).await? {
             Reply::Held => Ok(Hold {
                 _stream: self.stream,
             }),

@@ -41,7 +41,11 @@ impl Fs {
     }
 
     async fn hold(&self) -> Result<Hold> {
-        self.control.hold().await?.granted().await
+        self.control
+            .hold()
+            .await?
+            .granted(crate::wire::ANSWER)
+            .await
     }
 
     /// All of a file of at most 256 MiB; see [`read_stream`](Self::read_stream) for more.

@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cosm_agent_client::{AgentClient, Deadlines};
 use cosm_base::{Home, RunId, RuntimeDir, SandboxId, SandboxName};
 use cosm_proto::keeper::{GuestUsage, IdSlots, ReadyReport, Task};
 use cosm_spec::{Lifetime, SandboxSpec};
 
 use crate::catalogue::{self, Question, Seen};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Fault, Result};
+use crate::exec::{ExecHandle, ExecOptions};
 use crate::launch::{GivenUp, Kept, Launch, Order, c_path};
 use crate::list::{Filter, Page};
 use crate::sandbox::{Owned, Sandbox};
 use crate::spare::{self, SpareKeeper};
 use crate::status::SandboxHandle;
+use crate::wire;
 
 /// How often a replacement tries again when somebody else took the name in between.
 const REPLACE_TRIES: u32 = 5;
@@ -73,13 +77,14 @@ impl Host {
         }
         check_private(&config.runtime_dir)?;
         let home = Home::new(config.home);
+        let runtime = RuntimeDir::new(&config.runtime_dir, &home);
         Ok(Self(Arc::new(Shared {
-            runtime: RuntimeDir::new(&config.runtime_dir, &home),
+            home: home.passing_in(&runtime),
+            runtime,
             program: c_path(&config.program)?,
             ids: config.ids.unwrap_or_default(),
             spare: spare::Place::new(config.spare),
             given_up: GivenUp::default(),
-            home,
         })))
     }
 
@@ -103,7 +108,8 @@ impl Host {
     /// `InvalidInput`, `AlreadyExists`, `Unsupported` (a limit that can't be enforced here), `BootFailed` with the phase
     /// and the log's tail.
     pub async fn create(&self, spec: SandboxSpec, replace: Option<Duration>) -> Result<Sandbox> {
-        self.make(spec, replace, Start::Whole).await
+        let (sandbox, _) = self.make(spec, replace, Start::Whole, None).await?;
+        Ok(sandbox)
     }
 
     /// As [`create`](Self::create), without the start of its main command. That is the caller's: run it as the job
@@ -116,7 +122,26 @@ impl Host {
         spec: SandboxSpec,
         replace: Option<Duration>,
     ) -> Result<Sandbox> {
-        self.make(spec, replace, Start::Held).await
+        let (sandbox, _) = self.make(spec, replace, Start::Held, None).await?;
+        Ok(sandbox)
+    }
+
+    /// Creates a sandbox, starts it, and runs a first command in it: as [`create`](Self::create) and
+    /// [`Sandbox::exec_stream_options`], with less waiting between the two. When the command can't be started there is
+    /// the sandbox all the same.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_and_exec(
+        &self,
+        spec: SandboxSpec,
+        replace: Option<Duration>,
+        command: ExecOptions,
+    ) -> Result<(Sandbox, Result<ExecHandle>)> {
+        let first = Some(&command);
+        let (sandbox, handle) = self.make(spec, replace, Start::Whole, first).await?;
+        let handle = handle.unwrap_or_else(|| Err(Error::out_of_turn("the keeper")));
+        Ok((sandbox, handle))
     }
 
     /// Waits until nothing is left of creations and starts whose futures were dropped before they were done.
@@ -145,7 +170,8 @@ impl Host {
         spec: SandboxSpec,
         replace: Option<Duration>,
     ) -> Result<Sandbox> {
-        self.make(spec, replace, Start::Not).await
+        let (sandbox, _) = self.make(spec, replace, Start::Not, None).await?;
+        Ok(sandbox)
     }
 
     async fn make(
@@ -153,7 +179,8 @@ impl Host {
         mut spec: SandboxSpec,
         replace: Option<Duration>,
         start: Start,
-    ) -> Result<Sandbox> {
+        first: Option<&ExecOptions>,
+    ) -> Result<(Sandbox, Option<Result<ExecHandle>>)> {
         spec.check()?;
         let mut tries = 0;
         loop {
@@ -162,7 +189,7 @@ impl Host {
             if let Some(grace) = replace {
                 self.make_room(&name, grace).await?;
             }
-            match self.launch_new(id, &name, &spec, start).await {
+            match self.launch_new(id, &name, &spec, start, first).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < REPLACE_TRIES => {
                     // What has the name may be what a killed keeper left: then looking at it removes it.
                     if replace.is_none() && self.look(&name).await.is_ok() {
@@ -199,7 +226,8 @@ impl Host {
         name: &str,
         spec: &SandboxSpec,
         start: Start,
-    ) -> Result<Sandbox> {
+        first: Option<&ExecOptions>,
+    ) -> Result<(Sandbox, Option<Result<ExecHandle>>)> {
         let hold = start == Start::Held;
         let start = start != Start::Not;
         let leased = start && spec.lifetime == Lifetime::Leased;
@@ -216,23 +244,43 @@ impl Host {
             task,
             leased,
         };
-        let kept = Launch::start(&self.0, order)?
-            .done(spec.timeouts.boot)
-            .await?;
+        let boot = spec.timeouts.boot;
+        let launch = Launch::start(&self.0, order)?;
+        let (kept, first) = match first {
+            None => (launch.done(boot).await?, None),
+            Some(command) => {
+                let first = self.first_exec(id, name, command.clone(), boot);
+                let (kept, first) = launch.done_with(boot, first).await?;
+                (kept, Some(first))
+            }
+        };
         let Kept {
             report,
             keeper,
             lease,
         } = kept;
         let owned = start.then_some(Owned { keeper, lease });
-        Ok(Sandbox::new(
-            self,
-            id,
-            name.to_owned(),
-            spec.clone(),
-            owned,
-            report,
-        ))
+        let spec = spec.clone();
+        let sandbox = Sandbox::new(self, id, name.to_owned(), spec, owned, report);
+        Ok((sandbox, first))
+    }
+
+    /// A command for a guest that may still be booting.
+    async fn first_exec(
+        &self,
+        id: SandboxId,
+        name: &str,
+        command: ExecOptions,
+        boot: Duration,
+    ) -> Result<ExecHandle> {
+        let agent = AgentClient::new(self.0.runtime.agent(id));
+        let usual = *agent.deadlines();
+        let agent = agent.with_deadlines(Deadlines {
+            start: usual.start + boot,
+            ..usual
+        });
+        let hold = Control::new(&self.0.runtime, id, name).hold().await?;
+        ExecHandle::start(&agent, hold.granted(boot + wire::ANSWER), command).await
     }
 
     pub(crate) async fn start_kept(

@@ -5,15 +5,17 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream as StdStream;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cosm_base::{ErrorKind, SandboxId};
 use cosm_proto::frame::{self, HEADER};
-use cosm_proto::keeper::{Event, Plan, ReadyReport, Task, VERSION};
+use cosm_proto::keeper::{Event, LISTENING, Plan, ReadyReport, Task, VERSION};
 use cosm_sys::spawn::{Spawn, spawn};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 
 use crate::error::{Error, Fault, Result};
 use crate::host::Shared;
@@ -100,8 +102,49 @@ impl Launch {
     /// Listens until the task is done. Dropping this future undoes a creation or a start; see
     /// [`Host::given_up`](crate::Host::given_up).
     pub(crate) async fn done(mut self, boot: Duration) -> Result<Kept> {
-        let limit = boot + SLACK;
-        let report = wire::within(limit, self.listen()).await?;
+        let report = wire::within(boot + SLACK, self.listen(|| ())).await?;
+        self.kept(report)
+    }
+
+    /// As [`done`](Self::done), with a first command that is sent as soon as something listens for it: what connects
+    /// to the guest then waits at its socket, and nobody has to be woken in between.
+    pub(crate) async fn done_with<T>(
+        mut self,
+        boot: Duration,
+        first: impl Future<Output = Result<T>>,
+    ) -> Result<(Kept, Result<T>)> {
+        let (listening, listens) = oneshot::channel();
+        let mut listening = Some(listening);
+        let tell = || {
+            // The other end is in this function, and waits.
+            let _told = listening.take().map(|it| it.send(()));
+        };
+        let mut first = pin!(async {
+            // An error is the sender's end without a word; then the guest runs by now.
+            let _early = listens.await;
+            first.await
+        });
+        let mut answer = None;
+        let report = {
+            let mut ready = pin!(wire::within(boot + SLACK, self.listen(tell)));
+            loop {
+                tokio::select! {
+                    biased;
+                    // Why a guest did not start is known better here than at its socket.
+                    report = &mut ready => break report?,
+                    result = &mut first, if answer.is_none() => answer = Some(result),
+                }
+            }
+        };
+        drop(listening);
+        let answer = match answer {
+            Some(answer) => answer,
+            None => first.await,
+        };
+        Ok((self.kept(report)?, answer))
+    }
+
+    fn kept(mut self, report: ReadyReport) -> Result<Kept> {
         let keeper = self.keeper.keeper.take();
         Ok(Kept {
             report,
@@ -110,9 +153,10 @@ impl Launch {
         })
     }
 
-    async fn listen(&mut self) -> Result<ReadyReport> {
+    async fn listen(&mut self, mut listening: impl FnMut()) -> Result<ReadyReport> {
         loop {
             match wire::read_message::<Event>(&mut self.events).await? {
+                Some(Event::Phase(phase)) if phase == LISTENING => listening(),
                 Some(Event::Ready(mut report)) => {
                     let all = self.started.elapsed().as_micros() as u64;
                     report

@@ -1,5 +1,6 @@
 //! One sandbox.
 
+use std::future::ready;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -387,7 +388,7 @@ impl Sandbox {
     /// As [`exec`](Self::exec).
     pub async fn exec_stream_options(&self, options: ExecOptions) -> Result<ExecHandle> {
         let hold = self.hold().await?;
-        ExecHandle::start(&self.agent, hold, options).await
+        ExecHandle::start(&self.agent, ready(Ok(hold)), options).await
     }
 
     /// Runs a script with the sandbox's shell and collects what it says.
@@ -453,7 +454,11 @@ impl Sandbox {
     }
 
     pub(crate) async fn hold(&self) -> Result<Hold> {
-        self.control.hold().await?.granted().await
+        self.control
+            .hold()
+            .await?
+            .granted(crate::wire::ANSWER)
+            .await
     }
 
     async fn keeper_gone(&mut self) {

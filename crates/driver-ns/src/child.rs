@@ -22,6 +22,7 @@ use crate::tree::{Root, Source, Tree};
 #[repr(u8)]
 pub(crate) enum Stage {
     Start,
+    Net,
     /// Opening the bind whose number is the detail.
     Open,
     Base,
@@ -45,8 +46,9 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Start,
+        Self::Net,
         Self::Open,
         Self::Base,
         Self::Overlay,
@@ -109,7 +111,8 @@ pub(crate) struct Confine<'a> {
     /// Whether `setgroups` works (not where an ordinary user mapped a single group).
     pub clear_groups: bool,
     pub host_name: &'a [u8],
-    pub loopback: bool,
+    /// A network of its own, with nothing but a loopback interface.
+    pub own_network: bool,
     /// Make the cgroup namespace now, when the process is in its cgroup.
     pub cgroup_namespace: bool,
     pub max_processes: Option<u64>,
@@ -163,9 +166,13 @@ fn build(
     line: &Line<'_>,
 ) -> Result<(), Failure> {
     caps::die_with_parent().map_err(at(Stage::Start))?;
+    if confine.own_network {
+        // Here rather than in the clone: the parent maps the ids meanwhile.
+        process::unshare(Namespaces::NET).map_err(at(Stage::Net))?;
+    }
     mount::make_all_private().map_err(at(Stage::Start))?;
     open_host_binds(tree, mounts)?;
-    if confine.loopback {
+    if confine.own_network {
         cosm_sys::net::loopback_up().map_err(at(Stage::Loopback))?;
     }
     wait_for_parent(line)?;

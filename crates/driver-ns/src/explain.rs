@@ -52,6 +52,10 @@ pub(crate) fn failure(failure: Failure, tree: &Tree, host: &Host) -> LaunchError
             LaunchPhase::Namespaces,
             "keeping the guest's mounts apart".to_owned(),
         ),
+        Stage::Net => (
+            LaunchPhase::Namespaces,
+            "making a network namespace".to_owned(),
+        ),
         Stage::Open => opened(tree, detail),
         Stage::Base => (
             LaunchPhase::Rootfs,
@@ -134,9 +138,11 @@ fn help(failure: Failure, tree: &Tree, _host: &Host) -> Option<String> {
         (Stage::Step | Stage::ReadOnlyRoot | Stage::Descriptors, _, Errno::NOSYS) => {
             Some(OPENAT2_HELP.to_owned())
         }
-        (Stage::Start | Stage::Open | Stage::Base, _, Errno::PERM) => probe::user_namespaces()
-            .err()
-            .and_then(|obstacle| obstacle.help),
+        (Stage::Start | Stage::Net | Stage::Open | Stage::Base, _, Errno::PERM) => {
+            probe::user_namespaces()
+                .err()
+                .and_then(|obstacle| obstacle.help)
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cosm_sys::caps::Caps;
 use cosm_sys::cgroup::Layout;
-use cosm_sys::idmap;
+use cosm_sys::{idmap, procfs};
 
 /// The rights that a guest with a range of ids of root's, its images and its mounts need.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -148,7 +148,7 @@ fn subordinate(uid: u32) -> (Option<Range>, Option<Range>) {
 /// Whether this process sees all of the machine's ids, so that there are some to give away. In a user namespace root is
 /// an ordinary user of few ids.
 fn has_all_ids() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map")
+    procfs::read_text("/proc/self/uid_map")
         .is_ok_and(|text| text.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
 }
 
@@ -159,6 +159,6 @@ fn memory() -> u64 {
 
 /// Numbers of processes start anew with each boot; this one doesn't.
 pub(crate) fn boot_id() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = procfs::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
 }

@@ -252,13 +252,12 @@ fn start(
     let deadline = Instant::now() + plan.spec.timeouts.boot;
     let pipe = || io::pipe().map_err(|e| os(LaunchPhase::Prepare, "making a pipe", e));
     let ((go_reader, mut go_writer), (mut failure_reader, failure_writer)) = (pipe()?, pipe()?);
-    let net = plan.spec.net;
     let confine = Confine {
         builder: ids.builder,
         user: (ids.fixed && ids.main != ids.builder).then_some(ids.main),
         clear_groups: !ids.deny_setgroups,
         host_name: parts.host_name.as_bytes(),
-        loopback: net == NetMode::None,
+        own_network: plan.spec.net == NetMode::None,
         cgroup_namespace: true,
         max_processes: cgroup.max_processes(),
         landlock: parts.landlock.as_ref().map(OwnedFd::as_fd),
@@ -269,7 +268,7 @@ fn start(
         agent: parts.agent.as_fd(),
     };
     let mut mounts: Mounts = mounts_of(tree)?;
-    let child = make(net, cgroup, |without_parent_ends| {
+    let child = make(cgroup, |without_parent_ends| {
         // The copies of the parent's ends: with them open the child would never see the parent go.
         without_parent_ends(&[go_writer.as_fd(), failure_reader.as_fd()]);
         child::run(
@@ -375,7 +374,6 @@ fn mounts_of(tree: &Tree) -> Result<Mounts, LaunchError> {
 
 /// Clones the guest's first process. A kernel without time namespaces makes it without one.
 fn make(
-    net: NetMode,
     cgroup: &Prepared,
     run: impl FnOnce(&dyn Fn(&[BorrowedFd<'_>])) -> i32,
 ) -> Result<Child, LaunchError> {
@@ -384,9 +382,6 @@ fn make(
         .with(Namespaces::PID)
         .with(Namespaces::IPC)
         .with(Namespaces::UTS);
-    if net == NetMode::None {
-        namespaces = namespaces.with(Namespaces::NET);
-    }
     if std::path::Path::new("/proc/self/ns/time").exists() {
         namespaces = namespaces.with(Namespaces::TIME);
     }

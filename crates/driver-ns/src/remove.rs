@@ -7,7 +7,7 @@ use std::path::Path;
 use cosm_driver::IdMap;
 use cosm_sys::idmap::Extent;
 use cosm_sys::process::{CloneArgs, Namespaces, fork};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::host::Caller;
@@ -16,18 +16,21 @@ use crate::host::Caller;
 /// takes a descriptor and some stack.
 const DEPTH: u32 = 64;
 
-/// Removes a folder and all below it, never following a link and opening what its owner had closed. One that is not
-/// there is no error.
+/// Removes a folder and all below it, never following a link, never going into something that is mounted there, and
+/// opening what its owner had closed. One that is not there is no error.
 pub(crate) fn tree(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
     let mut raised = Raised::default();
     loop {
         let before = raised.count;
-        match entry(
-            rustix::fs::CWD,
-            path.as_os_str().as_encoded_bytes(),
-            0,
-            &mut raised,
-        ) {
+        match entry(parent.as_fd(), name.as_encoded_bytes(), 0, &mut raised) {
             // What was moved up after its place in the listing had been passed.
             Err(Errno::NOTEMPTY | Errno::EXIST) if raised.count > before => {}
             other => return Ok(other?),
@@ -67,7 +70,8 @@ impl Raised {
 fn entry(dir: BorrowedFd<'_>, name: &[u8], depth: u32, raised: &mut Raised) -> Result<(), Errno> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS) => {}
+        // A folder, or something that is mounted over one.
+        Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS | Errno::BUSY) => {}
         Err(error) => return Err(error),
     }
     match rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR) {
@@ -90,16 +94,11 @@ fn entry(dir: BorrowedFd<'_>, name: &[u8], depth: u32, raised: &mut Raised) -> R
 fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let all = Mode::RUSR | Mode::WUSR | Mode::XUSR;
-    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+    match open_here(dir, name, flags) {
         Err(Errno::ACCESS) => {
-            let place = rustix::fs::openat(
-                dir,
-                name,
-                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?;
+            let place = open_here(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
             open_up(&place, dir, name, all)?;
-            rustix::fs::openat(dir, name, flags, Mode::empty())
+            open_here(dir, name, flags)
         }
         Ok(folder) => {
             let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
@@ -112,6 +111,15 @@ fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
             }
             Ok(folder)
         }
+        other => other,
+    }
+}
+
+/// Opens what lies in a folder itself: what is mounted there is somebody else's, and gives `EXDEV`.
+fn open_here(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    match rustix::fs::openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+        // A kernel before Linux 5.6.
+        Err(Errno::NOSYS) => rustix::fs::openat(dir, name, flags, Mode::empty()),
         other => other,
     }
 }

@@ -109,7 +109,11 @@ impl Driver for FakeDriver {
     }
 
     async fn remove_tree(&self, path: &Path, _ids: Option<&IdMap>) -> Result<(), ReapError> {
-        match std::fs::remove_dir_all(path) {
+        let removed = match path.symlink_metadata() {
+            Ok(found) if !found.is_dir() => std::fs::remove_file(path),
+            _ => std::fs::remove_dir_all(path),
+        };
+        match removed {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ReapError {
                 what: format!("removing {}", path.display()),
                 source,

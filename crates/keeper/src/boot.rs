@@ -96,6 +96,7 @@ async fn start_main(
             rlimits: Vec::new(),
             timeout_ms: None,
             kill_leftovers: false,
+            ends_guest: false,
         },
     };
     match shared.jobs.start(shared, start).await {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use cosm_base::ErrorKind;
 use cosm_driver::{Driver, DriverKind, IdMap, LaunchFacts, RunRecord};
 use cosm_proto::keeper::{EndReason, EndReport, Failure, GuestUsage};
 use cosm_state::{Catalogue, Phase, PhaseRecord, StateError};
@@ -17,8 +18,11 @@ const FOLDER: &str = "removing the sandbox's folder";
 
 /// Removes the sockets, which are the first to go: nobody shall reach what is not there any more.
 pub(crate) fn sockets(context: &Context) -> Result<(), Failure> {
-    let folder = context.runtime.sandbox(context.id);
-    absent(fs::remove_dir_all(&folder)).map_err(failure::os("removing the sockets"))
+    let runtime = &context.runtime;
+    for socket in [runtime.agent(context.id), runtime.control(context.id)] {
+        absent(fs::remove_file(socket)).map_err(failure::os("removing the sockets"))?;
+    }
+    Ok(())
 }
 
 /// Removes the sandbox: what it holds, its row, and what is left of its folder.
@@ -54,7 +58,7 @@ async fn contents(
     context: &Context,
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
-    if !is_folder(context.dir.path()) {
+    if !is_own_folder(context.dir.path())? {
         return Ok(());
     }
     let mut record = match PhaseRecord::read(&context.dir) {
@@ -68,7 +72,7 @@ async fn contents(
     // A full disk keeps nothing from being removed.
     let marked = record.write(&context.dir);
     let removed = match data(driver, context, ids).await {
-        Ok(()) => all_but_records(context).map_err(failure::os(FOLDER)),
+        Ok(()) => all_but_records(driver, context).await,
         failed => failed,
     };
     if let Err(failure) = &removed {
@@ -80,18 +84,16 @@ async fn contents(
     removed
 }
 
-fn all_but_records(context: &Context) -> io::Result<()> {
-    let records = [context.dir.phase(), context.dir.run_record()];
-    for entry in fs::read_dir(context.dir.path())? {
-        let path = entry?.path();
-        if records.contains(&path) {
-            continue;
+async fn all_but_records(driver: &impl Driver, context: &Context) -> Result<(), Failure> {
+    let records = context.dir.records();
+    for entry in fs::read_dir(context.dir.path()).map_err(failure::os(FOLDER))? {
+        let path = entry.map_err(failure::os(FOLDER))?.path();
+        if path != records {
+            driver
+                .remove_tree(&path, None)
+                .await
+                .map_err(failure::reap)?;
         }
-        let removed = match fs::symlink_metadata(&path)?.is_dir() {
-            true => fs::remove_dir_all(&path),
-            false => fs::remove_file(&path),
-        };
-        absent(removed)?;
     }
     Ok(())
 }
@@ -102,11 +104,18 @@ pub(crate) async fn folder(
     context: &Context,
     ids: Option<&IdMap>,
 ) -> Result<(), Failure> {
-    if is_folder(context.dir.path()) {
+    let path = context.dir.path();
+    if is_own_folder(path)? {
         data(driver, context, ids).await?;
     }
-    // A link is removed itself.
-    absent(fs::remove_dir_all(context.dir.path())).map_err(failure::os(FOLDER))
+    if is_there(path) {
+        // A link is removed itself.
+        driver
+            .remove_tree(path, None)
+            .await
+            .map_err(failure::reap)?;
+    }
+    absent(fs::remove_file(context.dir.passing())).map_err(failure::os(FOLDER))
 }
 
 async fn data(driver: &impl Driver, context: &Context, ids: Option<&IdMap>) -> Result<(), Failure> {
@@ -117,9 +126,24 @@ async fn data(driver: &impl Driver, context: &Context, ids: Option<&IdMap>) -> R
     }
 }
 
-/// Whether it is a folder, and no link to one: what that leads to is not this sandbox's.
-fn is_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+/// Whether it is a folder, and no link to one: what that leads to is not this sandbox's. Nor is what somebody mounted
+/// over it, which is an error: nothing may be made or removed there.
+fn is_own_folder(path: &Path) -> Result<bool, Failure> {
+    use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
+    let found = match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+        Err(rustix::io::Errno::NOENT) => return Ok(false),
+        other => other.map_err(|e| failure::os(FOLDER)(e.into()))?,
+    };
+    if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        let hint = format!("umount {}", path.display());
+        let mut failure = failure::plain(
+            ErrorKind::State,
+            "something is mounted over the sandbox's folder",
+        );
+        failure.hints.push(hint);
+        return Err(failure);
+    }
+    Ok(FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory)
 }
 
 fn is_there(path: &Path) -> bool {
@@ -135,16 +159,12 @@ fn absent(removed: io::Result<()>) -> io::Result<()> {
 
 /// The record of the run that was not cleaned up, if there is one.
 fn unreaped(context: &Context, phase: Option<&PhaseRecord>) -> Result<Option<RunRecord>, Failure> {
-    let path = context.dir.run_record();
-    let text = match fs::read(&path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failure::os("reading the run's record")(error)),
-    };
-    if let Some(text) = text {
-        return serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|_| failure::state(StateError::DamagedRecord { path }));
+    if let Some(text) = cosm_state::read_run(&context.dir).map_err(failure::state)? {
+        return serde_json::from_slice(&text).map(Some).map_err(|_| {
+            failure::state(StateError::DamagedRecord {
+                path: context.dir.records(),
+            })
+        });
     }
     // A run that was killed before it was recorded has nothing but what is named by its id.
     let begun = phase.filter(|record| record.phase == Phase::Starting);
@@ -194,6 +214,7 @@ pub(crate) async fn reap(driver: &impl Driver, context: &Context) -> Result<Rema
 pub(crate) async fn remove(driver: &impl Driver, context: &Context) -> Result<(), Failure> {
     let remains = reap(driver, context).await?;
     let known = is_there(context.dir.path())
+        || cosm_state::is_passing_dir(&context.dir)
         || (context.home.catalogue().exists()
             && Catalogue::open(&context.home)
                 .and_then(|catalogue| catalogue.by_id(context.id))
@@ -201,7 +222,7 @@ pub(crate) async fn remove(driver: &impl Driver, context: &Context) -> Result<()
                 .is_some());
     if !known {
         return Err(failure::plain(
-            cosm_base::ErrorKind::NotFound,
+            ErrorKind::NotFound,
             "there is no such sandbox",
         ));
     }
@@ -262,8 +283,7 @@ pub(crate) fn lost(
     run_record(context)
 }
 
-/// Removes the record of a run that is cleaned up.
+/// Takes back the record of a run that is cleaned up.
 pub(crate) fn run_record(context: &Context) -> Result<(), Failure> {
-    absent(fs::remove_file(context.dir.run_record()))
-        .map_err(failure::os("removing the run's record"))
+    cosm_state::clear_run(&context.dir).map_err(failure::state)
 }

@@ -31,9 +31,11 @@ impl Context {
     /// Makes the folders that all sandboxes share and takes the sandbox's lock, before anything of the sandbox is
     /// touched.
     pub(crate) fn take(plan: &Plan) -> Result<Self, Failure> {
-        let home = Home::new(path(&plan.home));
         let runtime = RuntimeDir::at(path(&plan.runtime));
-        cosm_state::prepare_home(&home).map_err(failure::state)?;
+        let home = Home::new(path(&plan.home)).passing_in(&runtime);
+        cosm_state::prepare_home(&home)
+            .and_then(|()| cosm_state::prepare_runtime(&runtime))
+            .map_err(failure::state)?;
         let locks = LockFile::open(&home.locks()).map_err(failure::os("opening the lock file"))?;
         let dir = home.sandbox(plan.id);
         let begun = Instant::now();

@@ -1,8 +1,8 @@
 //! What a keeper has to say when nobody listens: one line each in the sandbox's `keeper.log`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use crate::clock;
@@ -25,6 +25,11 @@ impl Journal {
 
     /// Adds a line. A journal that can't be written is no reason to stop.
     pub(crate) fn line(&self, text: &str) {
+        // A passing sandbox has no folder until something has to be in it.
+        if let Some(folder) = self.path.parent() {
+            let made = DirBuilder::new().mode(0o700).create(folder);
+            drop(made);
+        }
         let opened = OpenOptions::new()
             .append(true)
             .create(true)

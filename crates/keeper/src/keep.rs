@@ -136,10 +136,10 @@ async fn keep<D: Driver>(
     context: &Context,
     mut begun: Begun,
     ties: Ties,
-    report: Report,
+    mut report: Report,
     mut timings: Timings,
 ) -> bool {
-    let started = match start::launch(driver, context, &begun, &mut timings).await {
+    let started = match start::launch(driver, context, &begun, &mut report, &mut timings).await {
         Ok(started) => started,
         Err(failure) => {
             let cleaned = undo(

@@ -11,16 +11,14 @@ use std::path::PathBuf;
 
 use cosm_base::{ErrorKind, RunId};
 use cosm_driver::{Driver, IdRange, LaunchFacts, LaunchPlan, Launched};
-use cosm_proto::keeper::Failure;
+use cosm_proto::keeper::{Failure, LISTENING};
 use cosm_spec::{Lifetime, SandboxSpec};
-use cosm_state::{
-    Catalogue, NewSandbox, Phase, PhaseRecord, SLOT_SIZE, crash_reason, replace_file,
-};
+use cosm_state::{Catalogue, NewSandbox, Phase, PhaseRecord, SLOT_SIZE, crash_reason};
 
-use crate::clean;
 use crate::clock::{self, Timings};
 use crate::context::Context;
-use crate::failure;
+use crate::report::Report;
+use crate::{boot, clean, failure};
 
 /// A sandbox that is being started: what the loop needs to keep it, and what cleaning up needs to undo it.
 #[derive(Debug)]
@@ -109,15 +107,21 @@ fn make(
             "a sandbox needs a name",
         ));
     };
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(context.dir.path())
-        .map_err(failure::os("making the sandbox's folder"))?;
+    let make_folder = || {
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(context.dir.path())
+            .map_err(failure::os("making the sandbox's folder"))
+    };
     if started && let Some(id_slot) = pass(context, spec, stored)? {
+        if !spec.scripts.is_empty() {
+            make_folder()?;
+        }
         write_scripts(context, spec).map_err(failure::os("writing the scripts"))?;
         timings.mark("entering the sandbox");
         return Ok(id_slot);
     }
+    make_folder()?;
     let mut catalogue = Catalogue::open(&context.home).map_err(failure::state)?;
     timings.mark("opening the catalogue");
     let reserved = catalogue
@@ -229,11 +233,16 @@ pub(crate) async fn launch<D: Driver>(
     driver: &D,
     context: &Context,
     begun: &Begun,
+    report: &mut Report,
     timings: &mut Timings,
 ) -> Result<Started<D::Guest>, Failure> {
     // Before anything that has to be found again by the run's id.
     begun.record.write(&context.dir).map_err(failure::state)?;
     let (agent, control) = bind(context)?;
+    let main = begun.spec.command.is_some() && !begun.hold;
+    if boot::is_nothing(&begun.spec, main) {
+        report.phase(LISTENING);
+    }
     timings.mark("folders and sockets");
     let Launched { guest, facts } = driver
         .launch(launch_plan(context, begun, agent)?)
@@ -248,8 +257,6 @@ pub(crate) async fn launch<D: Driver>(
 }
 
 fn bind(context: &Context) -> Result<(UnixListener, UnixListener), Failure> {
-    cosm_state::prepare_runtime(&context.runtime).map_err(failure::state)?;
-    cosm_state::make_private(&context.runtime.sandbox(context.id)).map_err(failure::state)?;
     let at = |path: PathBuf| {
         UnixListener::bind(&path).map_err(failure::os("binding the sandbox's sockets"))
     };
@@ -288,7 +295,7 @@ fn launch_plan(
         }
         None => None,
     };
-    let record = context.dir.run_record();
+    let dir = context.dir.clone();
     Ok(LaunchPlan {
         id: context.id,
         run: begun.run,
@@ -300,7 +307,7 @@ fn launch_plan(
         id_range,
         record: Box::new(move |run| {
             let text = serde_json::to_vec(run).map_err(io::Error::other)?;
-            replace_file(&record, &text).map_err(io::Error::other)
+            cosm_state::write_run(&dir, &text).map_err(io::Error::other)
         }),
     })
 }

@@ -86,6 +86,9 @@ pub struct ExecStart {
     pub timeout_ms: Option<u64>,
     /// When the command itself has ended: kill what it left running instead of letting it live on.
     pub kill_leftovers: bool,
+    /// When it has returned 0 and left nothing running: end the guest, once the host knows. A guest that is made for one
+    /// command need not wait to be told.
+    pub ends_guest: bool,
 }
 
 /// How a command's standard streams reach the host.

@@ -91,10 +91,14 @@ pub enum Task {
     Reap,
 }
 
+/// The phase from which on a new guest's sockets take connections, though nobody answers them yet: a first command may
+/// be sent ahead. Told only where nothing else has to happen before that command.
+pub const LISTENING: &str = "listening";
+
 /// What a keeper reports to its starter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// It is at this phase, told only when that takes long enough for somebody to wonder.
+    /// It is at this phase: [`LISTENING`], or one that takes long enough for somebody to wonder.
     Phase(String),
     /// The task is done; for `Create` and `Start`: the guest runs and the control socket answers.
     Ready(ReadyReport),

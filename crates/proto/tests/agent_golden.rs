@@ -48,6 +48,7 @@ fn exec() -> ExecStart {
         }],
         timeout_ms: Some(1500),
         kill_leftovers: true,
+        ends_guest: true,
     }
 }
 

@@ -72,6 +72,7 @@ fn exec() -> ExecStart {
         rlimits: Vec::new(),
         timeout_ms: Some(1500),
         kill_leftovers: false,
+        ends_guest: false,
     }
 }
 

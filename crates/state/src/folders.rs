@@ -87,7 +87,7 @@ fn is_private(path: &Path) -> Result<bool, StateError> {
 
 /// Replaces a file as a whole: whoever reads it sees the old or the new content, never a part.
 ///
-/// The new content is not forced to the disk; after a power failure either may be there.
+/// The new content is not forced to the disk; after a power failure either may be there, or an empty file.
 ///
 /// # Errors
 /// [`StateError::Io`]; the old content is still there then.
@@ -100,6 +100,17 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), StateError> {
         .mode(0o600)
         .open(&temporary)
         .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&temporary, path));
+        .and_then(|()| take_place(&temporary, path));
     written.map_err(StateError::io("writing", path))
+}
+
+/// Puts a file in the place of another. A plain rename over a file makes ext4 write the new one out, and whoever removes
+/// it then waits for the disk; an exchange does not, and is as atomic for readers.
+fn take_place(new: &Path, path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
+        Ok(()) => fs::remove_file(new),
+        // Nothing is there yet, or the file system does not know how.
+        Err(_) => fs::rename(new, path),
+    }
 }

@@ -1,11 +1,14 @@
 //! Passing sandboxes: leased, without a name of their own, and removed when they end.
 //!
 //! Nothing of such a sandbox should exist once its keeper is gone, so there is nothing for the catalogue to remember: it
-//! is known by a file in its folder for as long as its lock is held. That keeps the database, and the disk that it
+//! is known by one file for as long as its lock is held. That file only grows: making and removing a folder, and
+//! replacing files in it, would cost more than the rest of a short sandbox's life on the disk. That keeps the database, and the disk that it
 //! waits for, out of the way of a short command.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use cosm_base::{Home, SandboxDir, SandboxId, SandboxName};
 use cosm_proto::keeper::IdSlots;
@@ -15,16 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::lookup::{Filter, SandboxRow};
 use crate::slots;
-use crate::{StateError, replace_file};
+use crate::{StateError, records};
 
 /// The version of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Sandboxes' own locks lie below this byte of the lock file, the locks of passing sandboxes' id ranges from it on.
 const SLOT_LOCKS: i64 = 1 << 62;
 /// Added to the time of creation to make a place in lists: above all that the catalogue gives.
 const PLACES: i64 = 1 << 61;
 
-/// What the file says; the spec in its stored form follows in a line of its own.
+/// The file's first line; the second is the spec in its stored form. What follows are
+/// [records](crate::records).
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     version: u32,
@@ -41,7 +45,7 @@ pub fn is_passing(id: SandboxId, spec: &SandboxSpec) -> bool {
     unnamed && spec.remove_on_exit && spec.lifetime == Lifetime::Leased
 }
 
-/// Whether this folder is a passing sandbox's.
+/// Whether these are a passing sandbox's files.
 pub fn is_passing_dir(dir: &SandboxDir) -> bool {
     dir.passing().exists()
 }
@@ -64,7 +68,14 @@ pub fn enter_passing(
     let mut text = serde_json::to_vec(&head).expect("numbers are always JSON");
     text.push(b'\n');
     text.extend_from_slice(stored);
-    replace_file(&dir.passing(), &text)
+    text.push(b'\n');
+    let written = OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(dir.passing())
+        .and_then(|mut file| file.write_all(&text));
+    written.map_err(StateError::io("writing", dir.passing()))
 }
 
 /// Takes a range of ids for a passing sandbox, for as long as this process holds the lock file: the upper half of
@@ -99,16 +110,17 @@ pub fn take_passing_slot(
 
 /// A passing sandbox; `None` where there is none, or it is just coming or going.
 pub(crate) fn read(home: &Home, id: SandboxId) -> Result<Option<SandboxRow>, StateError> {
-    let path = home.sandbox(id).passing();
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StateError::io("reading", path)(error)),
-    };
-    let Some(end) = text.iter().position(|&b| b == b'\n') else {
+    let path = home.sandbox(id).passing().to_owned();
+    let Some(text) = records::text(&path)? else {
         return Ok(None);
     };
-    let Ok(head) = serde_json::from_slice::<Head>(&text[..end]) else {
+    let mut lines = text
+        .split_inclusive(|&b| b == b'\n')
+        .map_while(|line| line.strip_suffix(b"\n"));
+    let (Some(head), Some(spec)) = (lines.next(), lines.next()) else {
+        return Ok(None);
+    };
+    let Ok(head) = serde_json::from_slice::<Head>(head) else {
         return Ok(None);
     };
     let name: SandboxName = match id.to_string().parse() {
@@ -119,7 +131,7 @@ pub(crate) fn read(home: &Home, id: SandboxId) -> Result<Option<SandboxRow>, Sta
         seq: place(head.created_ms, id),
         id,
         name,
-        spec: text[end + 1..].to_vec(),
+        spec: spec.to_vec(),
         created_ms: head.created_ms,
         remove_on_exit: true,
         id_slot: head.id_slot,
@@ -177,23 +189,31 @@ fn has_labels(row: &SandboxRow, filter: &Filter) -> bool {
     })
 }
 
-/// The ids of all folders of sandboxes.
+/// The ids of all sandboxes that something lies about of.
 pub(crate) fn ids(home: &Home) -> Result<Vec<SandboxId>, StateError> {
-    let path = home.sandboxes();
-    let folders = match fs::read_dir(&path) {
-        Ok(folders) => folders,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StateError::io("reading", path)(error)),
-    };
     let mut ids = Vec::new();
-    for folder in folders {
-        let folder = folder.map_err(StateError::io("reading", &path))?;
-        ids.extend(
-            folder
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse::<SandboxId>().ok()),
-        );
-    }
+    each(&home.sandboxes(), |name| {
+        ids.extend(name.parse::<SandboxId>().ok())
+    })?;
+    each(&home.passing(), |name| {
+        ids.extend(SandboxDir::passing_id(name))
+    })?;
+    // A passing sandbox may have both, a file and a folder.
+    ids.sort_unstable_by_key(|id| id.bits());
+    ids.dedup();
     Ok(ids)
+}
+
+/// The names in a folder, which need not be there.
+fn each(folder: &Path, mut name: impl FnMut(&str)) -> Result<(), StateError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StateError::io("reading", folder)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(StateError::io("reading", folder))?;
+        entry.file_name().to_str().map(&mut name);
+    }
+    Ok(())
 }

@@ -1,14 +1,11 @@
-//! The phase record: how far a sandbox's keeper has come. One small file, replaced as a whole.
-
-use std::fs;
-use std::io;
+//! The phase record: how far a sandbox's keeper has come.
 
 use cosm_base::{RunId, SandboxDir};
 use cosm_proto::keeper::{EndReport, Failure};
 use serde::{Deserialize, Serialize};
 
 use crate::StateError;
-use crate::folders::replace_file;
+use crate::records::{self, Kind};
 
 /// The version of the phase record.
 pub const PHASE_VERSION: u32 = 1;
@@ -113,11 +110,8 @@ impl PhaseRecord {
         struct Version {
             version: u32,
         }
-        let path = dir.phase();
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StateError::io("reading", path)(error)),
+        let Some((path, text)) = records::last(dir, Kind::Phase)? else {
+            return Ok(None);
         };
         if let Ok(record) = serde_json::from_slice::<Self>(&text)
             && record.version == PHASE_VERSION
@@ -134,12 +128,12 @@ impl PhaseRecord {
         }
     }
 
-    /// Puts this record in the place of the one before.
+    /// Writes it down: from now on it is this one that holds.
     ///
     /// # Errors
     /// [`StateError::Io`].
     pub fn write(&self, dir: &SandboxDir) -> Result<(), StateError> {
         let text = serde_json::to_vec(self).expect("a record holds nothing that JSON can't");
-        replace_file(&dir.phase(), &text)
+        records::add(dir, Kind::Phase, &text)
     }
 }

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::lookup::{self, Filter, Found, Page, RunRow, SandboxRow};
 use crate::phase::{Phase, PhaseRecord};
+use crate::read_run;
 use crate::status::{Liveness, SandboxStatus};
 use crate::{StateError, passing, schema};
 
@@ -185,12 +186,14 @@ impl Reader {
         if self.keeper(id)?.is_some() {
             return Ok(false);
         }
+        let dir = self.home.sandbox(id);
+        let exists = || dir.path().exists() || passing::is_passing_dir(&dir);
         // A keeper removes this record once its run is cleaned up, before it lets go.
-        let unreaped = self.home.sandbox(id).run_record().exists();
+        let unreaped = read_run(&dir)?.is_some();
         let leftover = unreaped
             || match self.ask(|db| lookup::by_id(db, id))?.flatten() {
-                None => self.home.sandbox(id).path().exists(),
-                Some(row) => match PhaseRecord::read(&self.home.sandbox(id)) {
+                None => exists(),
+                Some(row) => match PhaseRecord::read(&dir) {
                     Ok(None) => true,
                     Ok(Some(record)) if record.phase == Phase::Created => false,
                     Ok(Some(record)) => record.fresh || row.remove_on_exit,
@@ -200,6 +203,6 @@ impl Reader {
                 },
             };
         // It may have come to life, or ended properly, while it was looked at.
-        Ok(leftover && self.keeper(id)?.is_none() && self.home.sandbox(id).path().exists())
+        Ok(leftover && self.keeper(id)?.is_none() && exists())
     }
 }

@@ -1,6 +1,8 @@
 //! What `/proc` says of processes.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 /// The fields of `/proc/<pid>/stat` that are asked for here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,17 @@ pub struct Stat {
     pub threads: u64,
     /// Pages in memory.
     pub resident_pages: u64,
+}
+
+/// Reads a file of `/proc` or `/sys`. Its length is not known before, and each read makes the kernel write it anew: with
+/// room from the start one is enough.
+///
+/// # Errors
+/// It can't be read, or is not UTF-8.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::with_capacity(4096);
+    File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// What a process and its descendants use.
@@ -40,7 +53,7 @@ pub fn descendants(pid: i32) -> Vec<i32> {
             continue;
         };
         for thread in threads.flatten() {
-            let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let text = read_text(thread.path().join("children")).unwrap_or_default();
             let children = text
                 .split_ascii_whitespace()
                 .filter_map(|n| n.parse::<i32>().ok());
@@ -106,7 +119,8 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// # Errors
 /// There is no such process (`ENOENT`, `ESRCH`).
 pub fn stat(pid: i32) -> io::Result<Stat> {
-    let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let mut text = Vec::with_capacity(1024);
+    File::open(format!("/proc/{pid}/stat"))?.read_to_end(&mut text)?;
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

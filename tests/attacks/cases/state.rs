@@ -20,6 +20,7 @@ pub(super) const CASES: &[Case] = &[
     case!(state::private, 60),
     case!(state::folder_of_sockets_of_somebody_else, 60),
     case!(state::garbage_among_the_sandboxes, 60),
+    case!(state::mounts_over_a_sandbox, 60),
 ];
 
 fn catalogue(house: &House) -> std::path::PathBuf {
@@ -266,6 +267,52 @@ fn folder_of_sockets_of_somebody_else(house: &House) -> Verdict {
     );
     house.sandbox("box", &[]);
     house.remove("box");
+    Verdict::Passed
+}
+
+/// Somebody else's folder, mounted over a sandbox's or below it, is not the sandbox's to remove.
+fn mounts_over_a_sandbox(house: &House) -> Verdict {
+    if !is_root() {
+        return skip("only root can mount there");
+    }
+    let bait = house.folder().join("theirs");
+    fs::create_dir_all(bait.join("data/x")).expect("a folder");
+    fs::write(bait.join("data/file"), b"x").expect("a file");
+    let whole = |bait: &Path| {
+        fs::read_dir(bait).map_or(0, Iterator::count) == 1
+            && bait.join("data/x").is_dir()
+            && bait.join("data/file").is_file()
+    };
+    for below in ["", "data", "data/deep"] {
+        house.sandbox("box", &[]);
+        house.ok(["stop", "box"]);
+        let sandboxes = fs::read_dir(house.state().join("v1/sandboxes")).expect("a folder");
+        let [only] = &sandboxes.flatten().collect::<Vec<_>>()[..] else {
+            panic!("there is one sandbox");
+        };
+        let place = only.path().join(below);
+        fs::create_dir_all(&place).expect("a folder");
+        let mount = |args: &[&std::ffi::OsStr]| {
+            let done = std::process::Command::new(args[0])
+                .args(&args[1..])
+                .status();
+            assert!(done.expect("it runs").success(), "{args:?}");
+        };
+        mount(&[
+            "mount".as_ref(),
+            "--bind".as_ref(),
+            bait.as_os_str(),
+            place.as_os_str(),
+        ]);
+        let refused = house.run(["rm", "box"]);
+        let listed = house.run(["ls"]);
+        mount(&["umount".as_ref(), place.as_os_str()]);
+        refused.refused();
+        assert!(whole(&bait), "what is mounted at {below:?} was touched");
+        assert_eq!(listed.code(), Some(0), "{listed:?}");
+        house.remove("box");
+    }
+    fs::remove_dir_all(&bait).expect("a folder");
     Verdict::Passed
 }
 

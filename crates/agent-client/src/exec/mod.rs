@@ -42,12 +42,7 @@ impl AgentClient {
     /// # Errors
     /// [`AgentError::Spawn`] says why the guest could not start it; the others are those of every operation.
     pub async fn exec(&self, start: ExecStart) -> Result<ExecSession, AgentError> {
-        let end = start.timeout_ms.map(|ms| {
-            Instant::now()
-                + Duration::from_millis(ms)
-                    .saturating_add(self.deadlines().after_timeout)
-                    .min(FAR)
-        });
+        let limit = start.timeout_ms;
         let (ours, theirs) = stdio::open(start.stdio)?;
         let (mut reader, writer) = self.open().await?;
         let request = hello(Request::Exec(start));
@@ -61,6 +56,13 @@ impl AgentClient {
             }
         };
         let pid = within(self.deadlines().start, "a command was to start", started).await?;
+        // The guest counts from here, too: it may have been booting until now.
+        let end = limit.map(|ms| {
+            Instant::now()
+                + Duration::from_millis(ms)
+                    .saturating_add(self.deadlines().after_timeout)
+                    .min(FAR)
+        });
         let (input, streams, credit) = ours.connect(&writer)?;
         let control = ExecControl::new(writer);
         Ok(ExecSession {

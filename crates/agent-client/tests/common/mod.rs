@@ -169,6 +169,7 @@ pub(crate) fn command(argv: &[&str]) -> ExecStart {
         rlimits: Vec::new(),
         timeout_ms: None,
         kill_leftovers: false,
+        ends_guest: false,
     }
 }
 

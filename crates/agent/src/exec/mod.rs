@@ -19,26 +19,29 @@ use rustix::io::Errno;
 use crate::boot::Guest;
 use crate::clock::Moment;
 use crate::link::{Broken, Link};
+use supervisor::{Ended, Supervisor};
 
 pub(crate) use user::Identity;
 
-/// Runs a command to its end, and stays for what it leaves behind.
+/// Runs a command until the host knows of its end; `None` if it could not be started.
 pub(crate) fn run(
     guest: &Guest,
     mut link: Link,
     start: ExecStart,
     fds: Vec<OwnedFd>,
-) -> Result<(), Broken> {
+) -> Result<Option<Ended>, Broken> {
     let begun = Moment::now();
     let deadline = start.timeout_ms.map(|ms| begun.after_ms(ms));
     let kill_leftovers = start.kill_leftovers;
     let spawned = match prepare(guest, start, fds) {
         Ok(spawned) => spawned,
-        Err(failure) => return link.send(&ExecOut::Failed(failure)),
+        Err(failure) => {
+            link.send(&ExecOut::Failed(failure))?;
+            return Ok(None);
+        }
     };
-    let ended =
-        supervisor::Supervisor::new(link, spawned, begun, deadline, kill_leftovers).run()?;
-    ended.see_off()
+    let supervisor = Supervisor::new(link, spawned, begun, deadline, kill_leftovers);
+    supervisor.run().map(Some)
 }
 
 fn prepare(

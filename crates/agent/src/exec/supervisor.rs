@@ -50,9 +50,10 @@ pub(super) struct Supervisor {
 }
 
 /// What is left of a command after its exit was told.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     tree: Tree,
     deadline: Option<Moment>,
+    clean: bool,
 }
 
 /// What `poll` found.
@@ -102,9 +103,10 @@ impl Supervisor {
     /// Until the host knows how it ended. If the host is gone before, so is the command.
     pub(super) fn run(mut self) -> Result<Ended, Broken> {
         match self.supervise() {
-            Ok(()) => Ok(Ended {
+            Ok(clean) => Ok(Ended {
                 tree: self.tree,
                 deadline: self.deadline,
+                clean,
             }),
             Err(Broken) => {
                 self.tree.kill();
@@ -113,7 +115,8 @@ impl Supervisor {
         }
     }
 
-    fn supervise(&mut self) -> Result<(), Broken> {
+    /// Answers whether it returned 0 and left nothing running.
+    fn supervise(&mut self) -> Result<bool, Broken> {
         loop {
             self.link.flush()?;
             if self.is_drained() {
@@ -125,7 +128,7 @@ impl Supervisor {
                 self.obey()?;
             }
             if ready.verdict && self.hear_verdict()? {
-                return self.link.flush_all();
+                return self.link.flush_all().map(|()| false);
             }
             if ready.exits {
                 self.tree.reap();
@@ -349,7 +352,7 @@ impl Supervisor {
             .is_some_and(|draining| closed || draining.is_over())
     }
 
-    fn tell_exit(&mut self) -> Result<(), Broken> {
+    fn tell_exit(&mut self) -> Result<bool, Broken> {
         let (Some(ended), Some(draining)) = (self.tree.ended(), &self.draining) else {
             return Err(Broken);
         };
@@ -360,7 +363,8 @@ impl Supervisor {
                 .oom_before
                 .is_some_and(|before| procs::oom_kills().is_some_and(|now| now > before));
         report.timed_out = self.timed_out;
-        self.link.send(&ExecOut::Exit(report))
+        let clean = report.status == ExitStatus::Code(0) && !report.leftovers && !report.timed_out;
+        self.link.send(&ExecOut::Exit(report)).map(|()| clean)
     }
 }
 
@@ -372,8 +376,13 @@ fn watch<'a>(fd: Option<&'a OwnedFd>, idle: &'a OwnedFd, flags: PollFlags) -> Po
 }
 
 impl Ended {
+    /// Whether the command returned 0 and left nothing running.
+    pub(crate) const fn is_clean(&self) -> bool {
+        self.clean
+    }
+
     /// Stays as the parent of what the command left running, with its time-out, until nobody is left.
-    pub(super) fn see_off(mut self) -> Result<(), Broken> {
+    pub(crate) fn see_off(mut self) -> Result<(), Broken> {
         while self.tree.reap() {
             if self.deadline.is_some_and(Moment::has_passed) {
                 self.deadline = None;

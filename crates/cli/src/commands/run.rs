@@ -85,11 +85,30 @@ async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> 
 impl Run {
     async fn foreground(self, host: &Host, mut clock: Clock) -> Result<u8> {
         let mut asked = Asked::new()?;
-        let making = host.create(self.spec, self.replace);
-        let mut sandbox = asked.unless_told(host, making).await?;
-        clock.lap("create");
-        clock.parts(&sandbox.ready_report().timings);
-        let outcome = stdio::foreground(&sandbox, self.options, &self.stdio, &mut asked).await;
+        let (mut sandbox, outcome) = match self.stdio.tty {
+            // A terminal is a job's, which is the keeper's to start.
+            true => {
+                let making = host.create(self.spec, self.replace);
+                let sandbox = asked.unless_told(host, making).await?;
+                clock.lap("create");
+                clock.parts(&sandbox.ready_report().timings);
+                let outcome =
+                    stdio::foreground(&sandbox, self.options, &self.stdio, &mut asked).await;
+                (sandbox, outcome)
+            }
+            false => {
+                let options = stdio::streams(self.options, &self.stdio).ends_guest(true);
+                let making = host.create_and_exec(self.spec, self.replace, options);
+                let (sandbox, handle) = asked.unless_told(host, making).await?;
+                clock.lap("create, and the command's start");
+                clock.parts(&sandbox.ready_report().timings);
+                let outcome = match handle {
+                    Ok(handle) => stdio::follow(handle, &self.stdio, &mut asked).await,
+                    Err(error) => Err(error.into()),
+                };
+                (sandbox, outcome)
+            }
+        };
         clock.lap("command");
         let code = match &outcome {
             Ok(Outcome::Ended(status)) => {
@@ -108,8 +127,11 @@ impl Run {
             Err(_) => 0,
         };
         // What its command left running has nothing to save. The keeper answers when all of it is gone but the keeper
-        // itself.
-        let end = sandbox.kill().await;
+        // itself. One that does not answer any more is removing what has ended by itself.
+        let end = match sandbox.kill().await {
+            Ok(None) => sandbox.kill_and_wait().await,
+            end => end,
+        };
         clock.lap("stop and remove");
         outcome?;
         end?;

@@ -67,7 +67,19 @@ pub(crate) async fn foreground(
     if stdio.tty && at_terminal() {
         return at_terminal_as(None, sandbox, options, stdio, asked).await;
     }
-    let mut handle = sandbox.exec_stream_options(streams(options, stdio)).await?;
+    let handle = sandbox.exec_stream_options(streams(options, stdio)).await?;
+    follow(handle, stdio, asked).await
+}
+
+/// Stays with a command that was started [with these streams](streams) until its end.
+///
+/// # Errors
+/// Its end was not seen.
+pub(crate) async fn follow(
+    mut handle: ExecHandle,
+    stdio: &Stdio,
+    asked: &mut Asked,
+) -> Result<Outcome> {
     let input = handle.take_stdin();
     if let Some(input) = input {
         if stdio.tty {
@@ -126,7 +138,7 @@ async fn at_terminal_as(
 }
 
 /// The command with its streams as they are asked for, where nobody sits at them.
-fn streams(options: ExecOptions, stdio: &Stdio) -> ExecOptions {
+pub(crate) fn streams(options: ExecOptions, stdio: &Stdio) -> ExecOptions {
     let options = match stdio.tty {
         true => options
             .env_default("TERM", environment::terminal_name())

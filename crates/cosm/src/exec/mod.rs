@@ -167,7 +167,7 @@ impl Drop for Feeding {
 impl ExecHandle {
     pub(crate) async fn start(
         agent: &AgentClient,
-        hold: Hold,
+        hold: impl Future<Output = Result<Hold>>,
         options: ExecOptions,
     ) -> Result<Self> {
         let stdio = match options.tty {
@@ -178,7 +178,9 @@ impl ExecHandle {
                 stdin: options.stdin != Stdin::Null,
             },
         };
-        let session = agent.exec(options.to_start(stdio)).await?;
+        let session = async { Ok(agent.exec(options.to_start(stdio)).await?) };
+        // Dropping either kills what the other has begun.
+        let (hold, session) = tokio::try_join!(hold, session)?;
         let mut handle = Self {
             pid: session.pid,
             told: false,

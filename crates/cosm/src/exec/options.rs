@@ -32,6 +32,7 @@ pub struct ExecOptions {
     pub(crate) rlimits: Vec<Rlimit>,
     pub(crate) cap: usize,
     pub(crate) kill_leftovers: bool,
+    pub(crate) ends_guest: bool,
 }
 
 /// Where a command's input comes from.
@@ -60,6 +61,7 @@ impl ExecOptions {
             rlimits: Vec::new(),
             cap: DEFAULT_CAP,
             kill_leftovers: false,
+            ends_guest: false,
         }
     }
 
@@ -159,6 +161,13 @@ impl ExecOptions {
         self
     }
 
+    /// When it has returned 0 and left nothing running, the guest ends by itself: for a sandbox that is made for one
+    /// command, and removed then.
+    pub fn ends_guest(mut self, yes: bool) -> Self {
+        self.ends_guest = yes;
+        self
+    }
+
     /// As the agent is told, with these streams.
     pub(crate) fn to_start(&self, stdio: Stdio) -> ExecStart {
         let bytes = |b: &ByteString| b.as_bytes().to_vec();
@@ -173,6 +182,7 @@ impl ExecOptions {
                 .timeout
                 .map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX).max(1)),
             kill_leftovers: self.kill_leftovers,
+            ends_guest: self.ends_guest,
         }
     }
 

@@ -149,7 +149,10 @@ impl Jobs {
     }
 
     fn log(&self, id: &str) -> Result<LogWriter, Failure> {
-        let opened = cosm_state::make_private(&self.dir.logs()).map_err(failure::state);
+        // A passing sandbox has no folder until something has to be in it.
+        let opened = cosm_state::make_private(self.dir.path())
+            .and_then(|()| cosm_state::make_private(&self.dir.logs()))
+            .map_err(failure::state);
         opened?;
         let failed = "opening the job's log";
         let mut log =

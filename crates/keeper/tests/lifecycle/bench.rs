@@ -81,6 +81,7 @@ impl Bench {
             .expect("a temporary folder");
         let home = Home::new(folder.path().join("home"));
         let runtime = RuntimeDir::new(&folder.path().join("run"), &home);
+        let home = home.passing_in(&runtime);
         std::fs::create_dir(folder.path().join("place")).expect("a folder");
         Self {
             folder,
@@ -121,7 +122,7 @@ impl Bench {
         let folder = PathBuf::from(folder);
         let home = Home::new(folder.join("home"));
         let runtime = RuntimeDir::new(&folder.join("run"), &home);
-        (home, runtime)
+        (home.passing_in(&runtime), runtime)
     }
 
     pub(crate) fn folder(&self) -> &std::path::Path {
@@ -296,6 +297,7 @@ pub(crate) fn exec(script: &str, stdio: Stdio) -> ExecStart {
         rlimits: Vec::new(),
         timeout_ms: None,
         kill_leftovers: false,
+        ends_guest: false,
     }
 }
 

@@ -358,7 +358,8 @@ fn replaced_is_told(bench: &Bench) {
 fn a_dead_guest_is_noticed(bench: &Bench) {
     let keeper = bench.running(&bench.spec("g"));
     let mut waiting = bench.send(keeper.id, Request::Wait);
-    let record = std::fs::read(bench.home.sandbox(keeper.id).run_record()).expect("a record");
+    let record = cosm_state::read_run(&bench.home.sandbox(keeper.id)).expect("reads");
+    let record = record.expect("a record");
     let record: cosm_driver::RunRecord = serde_json::from_slice(&record).expect("a record");
     let pid = record.init.expect("process 1").pid;
     let pid = rustix::process::Pid::from_raw(pid).expect("a pid");

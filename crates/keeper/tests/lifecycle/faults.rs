@@ -134,7 +134,8 @@ fn a_keeper_killed_anywhere_leaves_nothing(bench: &Bench) {
             bench.short(id, Task::Remove).expect("removed");
         }
         assert!(!bench.home.sandbox(id).path().exists(), "round {round}");
-        assert!(!bench.runtime.sandbox(id).exists(), "round {round}");
+        assert!(!bench.runtime.agent(id).exists(), "round {round}");
+        assert!(!bench.runtime.control(id).exists(), "round {round}");
         assert_eq!(bench.status(bystander.id), SandboxStatus::Running);
     }
     bench.stop(bystander.id, 0);

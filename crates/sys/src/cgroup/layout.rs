@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::procfs;
+
 /// The two interfaces that the kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
@@ -34,15 +36,15 @@ impl Layout {
     /// # Errors
     /// `/proc` can't be read.
     pub fn find() -> io::Result<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let groups = std::fs::read_to_string("/proc/self/cgroup")?;
+        let mounts = procfs::read_text("/proc/self/mountinfo")?;
+        let groups = procfs::read_text("/proc/self/cgroup")?;
         let mut layout = Self::read(&mounts, &groups);
         for hierarchy in layout
             .hierarchies
             .iter_mut()
             .filter(|h| h.version == Version::V2)
         {
-            let controllers = std::fs::read_to_string(hierarchy.top.join("cgroup.controllers"));
+            let controllers = procfs::read_text(hierarchy.top.join("cgroup.controllers"));
             hierarchy.controllers = controllers
                 .unwrap_or_default()
                 .split_ascii_whitespace()
