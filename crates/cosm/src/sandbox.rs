@@ -476,11 +476,12 @@ impl Sandbox {
     }
 }
 
-/// A sandbox that ended before it was asked to is what was wanted.
+/// A sandbox that ended before it was asked to, or with the question in its queue, is what was wanted.
 fn unless_gone(result: Result<EndReport>) -> Result<Option<EndReport>> {
     match result {
         Ok(report) => Ok(Some(report)),
         Err(error) if error.is_retry_safe() && error.kind() == ErrorKind::WrongState => Ok(None),
+        Err(error) if error.kind() == ErrorKind::GuestDied => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -23,10 +23,12 @@ pub(crate) async fn read_frame(
     let mut header = [0; HEADER];
     let mut have = 0;
     while have < HEADER {
-        let count = stream
-            .read(&mut header[have..])
-            .await
-            .map_err(Error::os("reading from the keeper"))?;
+        let count = match stream.read(&mut header[have..]).await {
+            Ok(count) => count,
+            // It ended with something of ours unread, or with us in its queue.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
+            Err(error) => return Err(Error::os("reading from the keeper")(error)),
+        };
         match (count, have) {
             (0, 0) => return Ok(None),
             (0, _) => return Err(cut_off()),

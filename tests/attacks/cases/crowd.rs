@@ -91,9 +91,8 @@ fn sixty_four_creates(house: &House) -> Verdict {
 fn sockets(house: &House) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for folder in house.folders().into_iter().skip(1) {
-        for sandbox in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            found.push(sandbox.path().join("agent"));
-            found.push(sandbox.path().join("ctl"));
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            found.push(entry.path());
         }
     }
     found

@@ -114,10 +114,8 @@ fn a_record_that_cannot_be_read_hides_no_other() {
         .as_str()
         .expect("an id")
         .to_owned();
-    let record = find(cosm.home(), &id)
-        .expect("its folder")
-        .join("phase.json");
-    std::fs::write(&record, "{").expect("written");
+    let record = find(cosm.home(), &id).expect("its folder").join("records");
+    std::fs::write(&record, "p{\n").expect("written");
     let list = cosm.json(["ls", "--json"]);
     assert_eq!(list["sandboxes"][0]["state"], "crashed", "{list}");
     assert_eq!(list["sandboxes"][1]["state"], "running", "{list}");
