@@ -440,7 +440,11 @@ impl<D: Driver> Life<'_, D> {
         for complaint in self.shared.take_complaints() {
             self.context.journal.line(&complaint);
         }
-        let (reason, killed) = self.shared.machine(|m| m.end());
+        let (mut reason, killed) = self.shared.machine(|m| m.end());
+        // Process 1 ends so only when the one command that its guest was made for is over.
+        if reason == EndReason::GuestDied && work.exit.is_some_and(|exit| exit.code == Some(0)) {
+            reason = EndReason::Exited;
+        }
         let end = EndReport {
             status: self.status(work.exit, reason),
             reason,
@@ -472,7 +476,10 @@ impl<D: Driver> Life<'_, D> {
         if let Some(report) = main.as_ref().and_then(|job| job.exit()) {
             return Some(report.status);
         }
-        let by_itself = matches!(reason, EndReason::GuestDied | EndReason::OutOfMemory);
+        let by_itself = matches!(
+            reason,
+            EndReason::Exited | EndReason::GuestDied | EndReason::OutOfMemory
+        );
         if main.is_none() && !by_itself {
             return None;
         }

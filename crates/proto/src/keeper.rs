@@ -278,7 +278,7 @@ pub struct EndReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// The main command ended.
+    /// The main command ended, or the one command that the guest was made for.
     Exited,
     /// Somebody stopped it.
     Stopped,

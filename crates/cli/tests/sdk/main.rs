@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use cosm::spec::ImageSource;
 use cosm::{
-    ErrorKind, ExecEvent, ExitStatus, Filter, Host, HostConfig, LogOptions, Sandbox, SandboxStatus,
-    SpawnReason,
+    ErrorKind, ExecEvent, ExecOptions, ExitStatus, Filter, Host, HostConfig, LogOptions, Sandbox,
+    SandboxSpec, SandboxStatus, SpawnReason,
 };
 use tempfile::TempDir;
 
@@ -85,6 +86,83 @@ fn a_sandbox_ends_with_its_value() {
         );
         drop(sandbox);
         place.none_is_left().await;
+    });
+}
+
+/// Specs of both kinds: one whose first command is sent while it boots, and one that is kept.
+fn both_kinds() -> [SandboxSpec; 2] {
+    let passing = SandboxSpec {
+        remove_on_exit: true,
+        ..SandboxSpec::default()
+    };
+    [passing, SandboxSpec::default()]
+}
+
+#[test]
+fn a_first_command_comes_with_its_sandbox() {
+    let place = Place::new();
+    block_on(async {
+        for spec in both_kinds() {
+            let command = ExecOptions::new("sh").args(["-c", "cat; echo err >&2; exit 3"]);
+            let command = command.stdin_bytes("in");
+            let made = place.host.create_and_exec(spec, None, command).await;
+            let (sandbox, handle) = made.expect("created");
+            let output = handle.expect("started").collect().await.expect("ran");
+            assert_eq!(output.status.status, ExitStatus::Code(3));
+            assert_eq!(
+                (output.stdout_text(), output.stderr_text()),
+                ("in".into(), "err\n".into())
+            );
+            let after = sandbox.shell("echo on").await.expect("it goes on");
+            assert_eq!(after.stdout_text(), "on\n");
+            sandbox.kill().await.expect("killed");
+        }
+        for spec in both_kinds() {
+            let missing = ExecOptions::new("/no/such/program");
+            let made = place.host.create_and_exec(spec, None, missing).await;
+            let (sandbox, handle) = made.expect("created");
+            let error = handle.expect_err("it is not there");
+            assert_eq!(error.kind(), ErrorKind::SpawnFailed, "{error}");
+            assert!(sandbox.shell("true").await.expect("it goes on").success());
+        }
+        for mut spec in both_kinds() {
+            spec.image = ImageSource::Folder("/no/such/image".into());
+            let command = ExecOptions::new("true");
+            let made = place.host.create_and_exec(spec, None, command).await;
+            let error = made.expect_err("there is no such image");
+            assert!(error.to_string().contains("/no/such/image"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_guest_ends_with_its_command_if_that_is_all() {
+    let place = Place::new();
+    block_on(async {
+        let [spec, _] = both_kinds();
+        let run = |script: &'static str| {
+            let command = ExecOptions::new("sh").args(["-c", script]).ends_guest(true);
+            place.host.create_and_exec(spec.clone(), None, command)
+        };
+        let (sandbox, handle) = run("echo out").await.expect("created");
+        let output = handle.expect("started").collect().await.expect("ran");
+        assert_eq!(output.stdout_text(), "out\n");
+        // Whoever asks early enough learns how it ended; then nothing is known of it any more.
+        match sandbox.wait().await {
+            Ok(end) => assert_eq!(
+                (end.reason, end.status),
+                (cosm::EndReason::Exited, Some(ExitStatus::Code(0)))
+            ),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+        }
+        place.none_is_left().await;
+        // One that fails can be asked why, and what was left running may still speak.
+        for script in ["exit 1", "sleep 1000 & true"] {
+            let (sandbox, handle) = run(script).await.expect("created");
+            handle.expect("started").collect().await.expect("ran");
+            assert!(sandbox.shell("true").await.expect("it goes on").success());
+            sandbox.kill().await.expect("killed");
+        }
     });
 }
 

@@ -84,7 +84,8 @@ const FORKS: &str = "cosm run --pids 32 -- sh -c '
 const NOTHING_STAYS: &str = "
         cosm create --name box && cosm exec -d box -- sleep 1000 && cosm rm --force box && cosm run -- true
         sleep 0.5
-        pgrep -a cosm || pgrep -a sleep || grep '^cosm ' /proc/mounts || ls -A /run/cosm/* /dev/shm/cosm-0/* /tmp/cosm-0/* 2>/dev/null | grep -v : | grep . ||
+        pgrep -a cosm || pgrep -a sleep || grep '^cosm ' /proc/mounts ||
+            ls -A /run/cosm/* /dev/shm/cosm-0/* /tmp/cosm-0/* 2>/dev/null | grep -v : | grep . ||
             ls -A $HOME/.local/share/cosm/v1/sandboxes | grep . || echo clean";
 
 macro_rules! case {
