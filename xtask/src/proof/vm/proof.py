@@ -216,8 +216,8 @@ def logout_ends_it():
     # The user's manager goes 10 s after the last session, and all that is in its cgroup with it.
     gone(testers_processes, within=60)
     seen = as_tester("see", "box")
-    # It is as if its machine had gone: it can be started again.
-    expect("state is crashed" in seen and "stdout 'answers" in seen, seen)
+    # Its keeper was told to end, and has stopped it. It can be started again.
+    expect("state is stopped" in seen and "stdout 'answers" in seen, seen)
     gone(cgroups)
 
 
