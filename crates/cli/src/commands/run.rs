@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use cosm::spec::Lifetime;
-use cosm::{EndReason, EndReport, ExecOptions, ExecStatus, Host, SandboxSpec, SpareKeeper};
+use cosm::{
+    EndReason, EndReport, EndWatch, ExecOptions, ExecStatus, Host, Sandbox, SandboxSpec,
+    SpareKeeper,
+};
 use cosm_base::exit;
 
 use crate::args::RunArgs;
@@ -16,6 +19,9 @@ use crate::settings::{self, Settings, SettingsError};
 use crate::stdio::signals::Asked;
 use crate::stdio::{self, Outcome, Stdio};
 use crate::timings::Clock;
+
+/// How long a guest that ends with its command may take for it.
+const BY_ITSELF: Duration = Duration::from_millis(500);
 
 /// What is to be done.
 struct Run {
@@ -85,6 +91,7 @@ async fn detached(host: &Host, spec: SandboxSpec, replace: Option<Duration>) -> 
 impl Run {
     async fn foreground(self, host: &Host, mut clock: Clock) -> Result<u8> {
         let mut asked = Asked::new()?;
+        let mut watch = None;
         let (mut sandbox, outcome) = match self.stdio.tty {
             // A terminal is a job's, which is the keeper's to start.
             true => {
@@ -102,6 +109,8 @@ impl Run {
                 let (sandbox, handle) = asked.unless_told(host, making).await?;
                 clock.lap("create, and the command's start");
                 clock.parts(&sandbox.ready_report().timings);
+                // While the command runs. Where it is over already there is nothing to watch.
+                watch = sandbox.watch_end().await.ok();
                 let outcome = match handle {
                     Ok(handle) => stdio::follow(handle, &self.stdio, &mut asked).await,
                     Err(error) => Err(error.into()),
@@ -126,12 +135,7 @@ impl Run {
             }
             Err(_) => 0,
         };
-        // What its command left running has nothing to save. The keeper answers when all of it is gone but the keeper
-        // itself. One that does not answer any more is removing what has ended by itself.
-        let end = match sandbox.kill().await {
-            Ok(None) => sandbox.kill_and_wait().await,
-            end => end,
-        };
+        let end = end(&mut sandbox, watch.filter(|_| ends_itself(&outcome))).await;
         clock.lap("stop and remove");
         outcome?;
         end?;
@@ -203,6 +207,27 @@ impl Run {
         }
         Ok(code)
     }
+}
+
+/// Whether the guest ends with this command without being told.
+fn ends_itself(outcome: &Result<Outcome>) -> bool {
+    matches!(outcome, Ok(Outcome::Ended(status)) if status.success() && !status.leftovers)
+}
+
+/// Ends a sandbox that was made for one command, unless it does so itself. What its command left running has nothing to
+/// save.
+async fn end(sandbox: &mut Sandbox, itself: Option<EndWatch>) -> Result<()> {
+    // The keeper answers when all of it is gone but the keeper itself.
+    if let Some(watch) = itself
+        && let Ok(Ok(_)) = tokio::time::timeout(BY_ITSELF, watch.wait()).await
+    {
+        return Ok(());
+    }
+    // A keeper that does not answer any more is removing what has ended.
+    if sandbox.kill().await?.is_none() {
+        sandbox.kill_and_wait().await?;
+    }
+    Ok(())
 }
 
 /// The program's exit code for the end of a main command and its sandbox.
