@@ -65,10 +65,16 @@ pub(crate) fn bench(repo: &Repo, quick: bool) -> Result<()> {
         .collect::<serde_json::Map<_, _>>()
         .into();
     repo.write(DATA, &format!("{data:#}\n"))?;
-    repo.write(PAGE, &format!("# Numbers\n\n{MADE}{machine}.\n\n{tables}"))?;
+    repo.write(
+        PAGE,
+        &format!("# Numbers\n\n{MADE}{machine}. {PLACE}\n\n{tables}"),
+    )?;
     let readme = repo.read(README)?;
     repo.write(README, &with_section(&readme, &summary(&found, &machine))?)
 }
+
+/// Where cosm has its files in the trials.
+const PLACE: &str = "What cosm keeps lies on the disk under `/tmp`; its\nsockets, and what it knows of sandboxes that pass, lie in memory, as `XDG_RUNTIME_DIR` does after every login.";
 
 /// Writes the README's table anew of the numbers that are there.
 pub(crate) fn table(repo: &Repo) -> Result<()> {
