@@ -28,7 +28,7 @@ const SLOT_LOCKS: i64 = 1 << 62;
 const PLACES: i64 = 1 << 61;
 
 /// The file's first line; the second is the spec in its stored form. What follows are
-/// [records](crate::records).
+/// [records].
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     version: u32,
