@@ -15,6 +15,8 @@ use crate::wire;
 pub(crate) struct Control {
     path: PathBuf,
     name: String,
+    /// Why nobody may be there.
+    crash: Option<String>,
 }
 
 impl Control {
@@ -22,14 +24,22 @@ impl Control {
         Self {
             path: runtime.control(id),
             name: name.to_owned(),
+            crash: None,
         }
+    }
+
+    /// Of a sandbox that was seen to have crashed.
+    pub(crate) fn with_crash(self, crash: Option<String>) -> Self {
+        Self { crash, ..self }
     }
 
     /// Sends a request; the answer is still to be read.
     pub(crate) async fn send(&self, request: Request) -> Result<UnixStream> {
         let stream = wire::connect(&self.path).await?;
-        let mut stream =
-            stream.ok_or_else(|| Error::state(&self.name, "not running").retry_safe())?;
+        let mut stream = stream.ok_or_else(|| match &self.crash {
+            Some(reason) => Error::crashed(&self.name, reason).retry_safe(),
+            None => Error::state(&self.name, "not running").retry_safe(),
+        })?;
         let call = Call {
             version: VERSION,
             request,

@@ -75,6 +75,14 @@ pub enum Fault {
         /// Its state.
         state: &'static str,
     },
+    /// The sandbox's keeper did not see its end.
+    #[error("sandbox {name} has crashed: {reason}")]
+    Crashed {
+        /// The sandbox.
+        name: String,
+        /// What is known.
+        reason: String,
+    },
     /// The guest did not start.
     #[error("{}", printable(.0.message.as_bytes()))]
     Boot(BootFailure),
@@ -218,6 +226,14 @@ impl Error {
             state,
         };
         Self::new(ErrorKind::WrongState, fault)
+    }
+
+    pub(crate) fn crashed(name: &str, reason: &str) -> Self {
+        let fault = Fault::Crashed {
+            name: name.into(),
+            reason: reason.into(),
+        };
+        Self::new(ErrorKind::WrongState, fault).hint(format!("start it again: cosm start {name}"))
     }
 
     pub(crate) fn keeper_lost(name: &str) -> Self {

@@ -314,7 +314,26 @@ impl Host {
     /// # Errors
     /// `NotFound`.
     pub async fn get(&self, name: &str) -> Result<Sandbox> {
-        Ok(self.look(name).await?.into_sandbox())
+        match self.look(name).await {
+            Ok(handle) => Ok(handle.into_sandbox()),
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.nearest(name).await {
+                Some(near) => Err(error.hint(format!("did you mean {near}?"))),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The sandbox whose name is nearest to one that nobody has.
+    async fn nearest(&self, name: &str) -> Option<String> {
+        let all = self.list(&Filter::default()).await.ok()?.sandboxes;
+        let name = Some(name).filter(|name| !name.is_empty())?;
+        let far = |other: &str| strsim::damerau_levenshtein(name, other);
+        all.iter()
+            .map(SandboxHandle::name)
+            .filter(|other| other.starts_with(name) || far(other) <= (name.len() / 3).min(2))
+            .min_by_key(|other| far(other))
+            .map(str::to_owned)
     }
 
     /// Sandboxes, newest first.

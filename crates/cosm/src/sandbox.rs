@@ -90,6 +90,14 @@ impl Sandbox {
         }
     }
 
+    /// As it was looked up: for what nobody can answer any more.
+    pub(crate) fn seen_crashed(self, reason: Option<String>) -> Self {
+        Self {
+            control: self.control.with_crash(reason),
+            ..self
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -159,6 +167,7 @@ impl Sandbox {
         let (owned, ready) = kept.await?;
         self.owned = Some(owned);
         self.ready = ready;
+        self.control = self.control.clone().with_crash(None);
         Ok(())
     }
 

@@ -101,5 +101,6 @@ impl SandboxHandle {
             None,
             ReadyReport::default(),
         )
+        .seen_crashed(self.reason)
     }
 }

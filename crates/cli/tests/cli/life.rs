@@ -354,6 +354,21 @@ fn a_keeper_that_was_killed_leaves_a_crashed_sandbox_and_nothing_else() {
     until("it is seen", || {
         cosm.json(["ls", "--json"])["sandboxes"][0]["state"] == "crashed"
     });
+    for args in [
+        &["exec", "box", "--", "true"][..],
+        &["shell", "box"],
+        &["jobs", "box"],
+        &["metrics", "box"],
+        &["attach", "box", "main"],
+        &["cp", "box:/etc/passwd", "/nonexistent"],
+    ] {
+        let text = cosm.fails(125, args);
+        assert!(
+            text.contains("sandbox box has crashed: its keeper"),
+            "{args:?}: {text}"
+        );
+        assert!(text.contains("cosm start box"), "{args:?}: {text}");
+    }
     cosm.ok(["start", "box"]);
     assert_eq!(cosm.ok(["exec", "box", "--", "echo", "again"]), "again\n");
 }
@@ -363,4 +378,16 @@ fn doctor_says_what_works() {
     let cosm = Cosm::new();
     let found = cosm.json(["doctor", "--json"]);
     assert_eq!(found["ok"], true, "{found}");
+}
+
+#[test]
+fn a_name_that_is_nearly_right_is_asked_about() {
+    let cosm = Cosm::new();
+    cosm.ok(["create", "--name", "builder"]);
+    for near in ["bulider", "build"] {
+        let text = cosm.fails(125, ["exec", near, "--", "true"]);
+        assert!(text.contains("did you mean builder?"), "{text}");
+    }
+    let text = cosm.fails(125, ["exec", "elsewhere", "--", "true"]);
+    assert!(!text.contains("did you mean"), "{text}");
 }
