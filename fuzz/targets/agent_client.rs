@@ -126,6 +126,7 @@ async fn exec(client: &AgentClient, stdio: Stdio, answer: &[u8]) {
         rlimits: Vec::new(),
         timeout_ms: None,
         kill_leftovers: true,
+        ends_guest: false,
     };
     let Ok(session) = client.exec(start).await else {
         return;

@@ -233,6 +233,11 @@ const fn id(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
+/// A number whose width is another on each processor.
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
+}
+
 impl Walk {
     /// Counts what is in a folder and notes the folders among it.
     fn list(&mut self, folder: &OwnedFd) -> io::Result<Level> {
@@ -270,7 +275,7 @@ impl Walk {
         let taken = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 + INODE;
         let names = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => 1,
-            _ => u64::from(stat.st_nlink as u32).max(1),
+            _ => wide(stat.st_nlink).max(1),
         };
         self.measured.bytes = self.measured.bytes.saturating_add(taken / names);
     }
