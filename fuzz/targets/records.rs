@@ -1,4 +1,4 @@
-//! The files that say how a sandbox is, damaged: a passing sandbox's, and the phase record.
+//! The files that say how a sandbox is, damaged: a passing sandbox's, and the records of one that is kept.
 
 #![no_main]
 
@@ -15,7 +15,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let dir = home.sandbox(id);
     fs::create_dir_all(dir.passing().parent().expect("a folder")).expect("a folder");
     fs::write(dir.passing(), bytes).expect("a file");
-    fs::write(dir.phase(), bytes).expect("a file");
 
     if let Ok(Some(record)) = PhaseRecord::read(&dir) {
         record.write(&dir).expect("a record that was read");
@@ -24,6 +23,15 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Some(record)
         );
     }
+    fs::create_dir_all(dir.path()).expect("a folder");
+    fs::rename(dir.passing(), dir.records()).expect("a file");
+    if let Ok(Some(record)) = PhaseRecord::read(&dir) {
+        record.write(&dir).expect("a record that was read");
+    }
+    drop(cosm_state::read_run(&dir));
+    cosm_state::clear_run(&dir).expect("a file that can be written");
+    assert_eq!(cosm_state::read_run(&dir).expect("it reads"), None);
+    fs::copy(dir.records(), dir.passing()).expect("a file");
     let reader = Reader::new(&home);
     let page = Page {
         limit: 10,

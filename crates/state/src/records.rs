@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cosm_base::SandboxDir;
@@ -30,6 +30,7 @@ pub(crate) fn add(dir: &SandboxDir, kind: Kind, record: &[u8]) -> Result<(), Sta
     let line = [&[kind as u8], record, b"\n"].concat();
     let open = |path: &Path, create| {
         OpenOptions::new()
+            .read(true)
             .append(true)
             .create(create)
             .mode(0o600)
@@ -54,7 +55,16 @@ pub(crate) fn add(dir: &SandboxDir, kind: Kind, record: &[u8]) -> Result<(), Sta
 /// Adds a line and answers the file's length before.
 fn append(mut file: File, line: &[u8]) -> io::Result<u64> {
     let before = file.metadata()?.len();
-    match file.write_all(line) {
+    let mut end = [b'\n'];
+    if let Some(last) = before.checked_sub(1) {
+        file.read_exact_at(&mut end, last)?;
+    }
+    // What was being written when the machine lost its power ends here.
+    let line = match end {
+        [b'\n'] => line.to_vec(),
+        _ => [b"\n", line].concat(),
+    };
+    match file.write_all(&line) {
         Ok(()) => Ok(before),
         // A full disk must not leave half a line for the next one to follow.
         Err(error) => Err(file.set_len(before).err().unwrap_or(error)),
@@ -74,7 +84,7 @@ fn shorten(path: &Path) -> Result<(), StateError> {
 
 /// The last record of a kind, with the file that it is in.
 pub(crate) fn last(dir: &SandboxDir, kind: Kind) -> Result<Option<(PathBuf, Vec<u8>)>, StateError> {
-    for path in [dir.records(), dir.passing().to_owned()] {
+    for path in [dir.passing().to_owned(), dir.records()] {
         if let Some(text) = text(&path)? {
             return Ok(last_in(&text, kind).map(|record| (path, record.to_vec())));
         }
@@ -156,6 +166,9 @@ mod tests {
         );
         assert_eq!(read_run(&dir).expect("reads").as_deref(), Some(&b"run"[..]));
         drop(file);
+        add(&dir, Kind::Phase, b"four").expect("writes");
+        let phase = last(&dir, Kind::Phase).expect("reads").expect("is there");
+        assert_eq!(phase.1, b"four", "nor does it swallow what comes after it");
         fs::write(dir.records(), b"").expect("writes");
         assert_eq!(
             last(&dir, Kind::Phase).expect("reads"),
