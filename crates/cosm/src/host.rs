@@ -280,7 +280,9 @@ impl Host {
             ..usual
         });
         let hold = Control::new(&self.0.runtime, id, name).hold().await?;
-        ExecHandle::start(&agent, hold.granted(boot + wire::ANSWER), command).await
+        // A keeper that is busy may come to it when the command is over, and its guest with it.
+        let hold = async { Ok(hold.granted(boot + wire::ANSWER).await.ok()) };
+        ExecHandle::start(&agent, hold, command).await
     }
 
     pub(crate) async fn start_kept(

@@ -397,7 +397,7 @@ impl Sandbox {
     /// As [`exec`](Self::exec).
     pub async fn exec_stream_options(&self, options: ExecOptions) -> Result<ExecHandle> {
         let hold = self.hold().await?;
-        ExecHandle::start(&self.agent, ready(Ok(hold)), options).await
+        ExecHandle::start(&self.agent, ready(Ok(Some(hold))), options).await
     }
 
     /// Runs a script with the sandbox's shell and collects what it says.

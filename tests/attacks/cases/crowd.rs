@@ -9,11 +9,32 @@ use super::case;
 
 pub(super) const CASES: &[Case] = &[
     case!(crowd::thousand_short_execs, 240),
+    case!(crowd::two_hundred_runs, 240),
     case!(crowd::sixty_four_creates, 120),
     case!(crowd::more_connections_than_the_backlog, 120),
     case!(crowd::garbage_at_the_sockets, 60),
     case!(crowd::five_hundred_idle, 400),
 ];
+
+/// Commands that are over, and their guests with them, before a keeper that is busy comes to anything.
+fn two_hundred_runs(house: &House) -> Verdict {
+    let all: Vec<Running> = (0..200)
+        .map(|n| {
+            let script = format!("echo {n}; exit {}", n % 3);
+            Running::start(house.cosm(["run", "--", "/bin/sh", "-c", &script]))
+        })
+        .collect();
+    for (n, running) in all.into_iter().enumerate() {
+        let done = running.done(Duration::from_secs(200));
+        assert_eq!(
+            (done.code(), done.text()),
+            (Some((n % 3) as i32), n.to_string()),
+            "{done:?}"
+        );
+    }
+    assert_eq!(house.names(), [""; 0]);
+    Verdict::Passed
+}
 
 /// Each gives its own number back; none is lost, and none becomes a zombie.
 fn thousand_short_execs(house: &House) -> Verdict {

@@ -128,7 +128,7 @@ pub struct ExecHandle {
     feeding: Feeding,
     control: ExecControl,
     output: client::ExecOutput,
-    hold: Hold,
+    hold: Option<Hold>,
     cap: usize,
 }
 
@@ -167,7 +167,7 @@ impl Drop for Feeding {
 impl ExecHandle {
     pub(crate) async fn start(
         agent: &AgentClient,
-        hold: impl Future<Output = Result<Hold>>,
+        hold: impl Future<Output = Result<Option<Hold>>>,
         options: ExecOptions,
     ) -> Result<Self> {
         let stdio = match options.tty {
@@ -347,7 +347,7 @@ pub struct ExecEnd {
     wait: ExecWait,
     feeding: Feeding,
     _control: ExecControl,
-    _hold: Hold,
+    _hold: Option<Hold>,
 }
 
 impl ExecEnd {
