@@ -130,6 +130,7 @@ fn a_killed_keeper_takes_its_guest_along() {
     let _alone = alone();
     as_root_and_user("a_killed_keeper_takes_its_guest_along", || {
         use std::io::{Read as _, Write as _};
+        support::probe();
         let (mut reader, mut writer) = std::io::pipe().expect("pipe");
         let keeper = cosm_sys::process::fork(&cosm_sys::process::CloneArgs::default(), || {
             let guest = start(SandboxSpec::default());
@@ -143,6 +144,8 @@ fn a_killed_keeper_takes_its_guest_along() {
             1
         })
         .expect("fork");
+        // With this end open nobody would see that the keeper failed.
+        drop(writer);
         let (mut pid, mut ticks) = ([0; 4], [0; 8]);
         reader.read_exact(&mut pid).expect("the keeper answers");
         reader.read_exact(&mut ticks).expect("the keeper answers");

@@ -76,8 +76,9 @@ pub(crate) fn ordinary_user() -> Option<(u32, u32)> {
     })
 }
 
-/// The stand-in for the agent, built once.
-fn probe() -> &'static [u8] {
+/// The stand-in for the agent, built once. A test that forks calls it first: what fails in a copy of this process is
+/// not said to anybody.
+pub(crate) fn probe() -> &'static [u8] {
     static PROBE: OnceLock<&'static [u8]> = OnceLock::new();
     PROBE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -104,7 +105,9 @@ fn probe() -> &'static [u8] {
             .arg(&program)
             .arg(source)
             .status()
-            .expect("rustc runs");
+            .unwrap_or_else(|error| {
+                panic!("rustc, which builds the stand-in for the agent, does not start: {error}")
+            });
         assert!(status.success(), "the stand-in agent builds");
         let bytes = std::fs::read(&program).expect("the stand-in agent");
         // Kept for the tests that run as somebody else.
