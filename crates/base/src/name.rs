@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::printable;
+
 /// The longest name, in bytes.
 pub const MAX_LENGTH: usize = 128;
 
@@ -22,9 +24,9 @@ pub enum NameError {
     Empty,
     #[error("a sandbox's name has at most {MAX_LENGTH} bytes, this one has {0}")]
     TooLong(usize),
-    #[error("a sandbox's name starts with a letter or a digit, not with {0:?}")]
+    #[error("a sandbox's name starts with a letter or a digit, not with '{}'", printable(.0.to_string().as_bytes()))]
     Start(char),
-    #[error("a sandbox's name holds letters, digits, '.', '_' and '-', not {0:?}")]
+    #[error("a sandbox's name holds letters, digits, '.', '_' and '-', not '{}'", printable(.0.to_string().as_bytes()))]
     Character(char),
 }
 

@@ -1,6 +1,8 @@
 //! Text that came from somewhere else, made safe to show.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// Escapes what is not printable: control characters (a terminal would obey them), Unicode's direction marks and
 /// bytes that are not UTF-8.
@@ -20,6 +22,16 @@ pub fn printable(bytes: &[u8]) -> String {
         }
     }
     out
+}
+
+/// A path, [`printable`].
+pub fn printable_path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
+/// A text somebody gave, [`printable`] and in quotes: where it begins and ends would not be clear without.
+pub fn quoted(text: impl AsRef<[u8]>) -> String {
+    format!("\"{}\"", printable(text.as_ref()))
 }
 
 /// What stands where a value must not be shown.

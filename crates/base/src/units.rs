@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::quoted;
+
 /// Why a text is not a size or a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error(
-        "{0:?} is not a size: write a number of bytes, or one with k, m, g or t (powers of 1024), such as 512m"
+        "{} is not a size: write a number of bytes, or one with k, m, g or t (powers of 1024), such as 512m",
+        quoted(.0)
     )]
     Size(String),
     #[error(
-        "{0:?} is not a time: write a number of seconds, or parts with ms, s, m, h or d, such as 1h30m"
+        "{} is not a time: write a number of seconds, or parts with ms, s, m, h or d, such as 1h30m",
+        quoted(.0)
     )]
     Time(String),
 }

@@ -10,6 +10,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cosm_base::text::quoted;
+
 /// A sequence of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys(Vec<u8>);
@@ -17,7 +19,8 @@ pub(crate) struct Keys(Vec<u8>);
 /// Why a text names no keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a key: write single characters or ctrl- with one of a to z, @, [, \\, ], ^, _, separated by commas"
+    "{} is not a key: write single characters or ctrl- with one of a to z, @, [, \\, ], ^, _, separated by commas",
+    quoted(.0)
 )]
 pub(crate) struct KeysError(String);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cosm::spec::{ImageSource, Mount, MountSource};
 use cosm::{ByteString, ExecOptions, SandboxSpec};
-use cosm_base::text::printable;
+use cosm_base::text::{printable, printable_path, quoted};
 
 use crate::args::parse::{self, ValueError};
 use crate::args::{AccessArg, LimitArgs, MountArg, MountArgs, ProcessArgs, SandboxArgs};
@@ -25,45 +25,46 @@ pub(crate) enum SettingsError {
     #[error("COSM_HOME is not set, and neither XDG_DATA_HOME nor HOME names a folder")]
     NoHome,
     #[error(
-        "COSM_ID_SLOTS={0:?} is not FIRST:COUNT, the first id and how many ranges of 65536 ids follow from it"
+        "COSM_ID_SLOTS={} is not FIRST:COUNT, the first id and how many ranges of 65536 ids follow from it",
+        quoted(.0.as_bytes())
     )]
     IdSlots(OsString),
-    #[error("reading {path:?}")]
+    #[error("reading {}", printable_path(path))]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("the settings file {path:?} can't be used")]
+    #[error("the settings file {} can't be used", printable_path(path))]
     Conf {
         path: PathBuf,
         #[source]
         source: ConfError,
     },
-    #[error("the settings file {path:?}: {key}")]
+    #[error("the settings file {}: {key}", printable_path(path))]
     ConfValue {
         path: PathBuf,
         key: &'static str,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("the file {path:?} can't be used")]
+    #[error("the file {} can't be used", printable_path(path))]
     EnvFile {
         path: PathBuf,
         #[source]
         source: EnvFileError,
     },
-    #[error("the script {0:?} is not UTF-8")]
+    #[error("the script {} is not UTF-8", printable_path(.0))]
     ScriptText(PathBuf),
-    #[error("{0:?} is not an image here: images from registries are not in this version")]
+    #[error("{} is not an image here: images from registries are not in this version", quoted(.0))]
     Image(String),
-    #[error("rootfs bind path does not exist: {}", printable(.0.as_os_str().as_bytes()))]
+    #[error("rootfs bind path does not exist: {}", printable_path(.0))]
     NoRootfs(PathBuf),
-    #[error("rootfs bind path is not a directory: {}", printable(.0.as_os_str().as_bytes()))]
+    #[error("rootfs bind path is not a directory: {}", printable_path(.0))]
     RootfsNotFolder(PathBuf),
     #[error(transparent)]
     State(cosm::UnknownStatus),
-    #[error("{0:?} is not a place in a list: give the `next` of an earlier one")]
+    #[error("{} is not a place in a list: give the `next` of an earlier one", quoted(.0))]
     Cursor(String),
     #[error("a command is needed: this is not a terminal that a shell could have")]
     NoCommand,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use cosm_agent_client::AgentError;
 pub use cosm_base::ErrorKind;
 use cosm_base::name::NameError;
-use cosm_base::text::printable;
+use cosm_base::text::{printable, printable_path, quoted};
 use cosm_proto::agent::SpawnFailure;
 use cosm_proto::frame::FrameError;
 use cosm_proto::keeper::Failure;
@@ -33,7 +33,7 @@ struct Inner {
 #[non_exhaustive]
 pub enum Fault {
     /// A name is not one.
-    #[error("\"{}\" can't name a sandbox", printable(.text.as_bytes()))]
+    #[error("{} can't name a sandbox", quoted(text))]
     Name {
         /// What was given.
         text: String,
@@ -45,7 +45,7 @@ pub enum Fault {
     #[error("the sandbox's spec is not legal")]
     Spec(#[source] Problems),
     /// A builder was given values that can't be read.
-    #[error("{field}: {text:?} is not valid")]
+    #[error("{field}: {} is not valid", quoted(text))]
     Value {
         /// The setting.
         field: &'static str,
@@ -99,10 +99,10 @@ pub enum Fault {
         name: String,
     },
     /// No answer in time.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {} s", .0.as_secs_f64())]
     NoAnswer(std::time::Duration),
     /// A path on the host can't be used.
-    #[error("{what} {path:?}")]
+    #[error("{what} {}", printable_path(path))]
     HostPath {
         /// What was tried.
         what: &'static str,
@@ -113,7 +113,7 @@ pub enum Fault {
         source: io::Error,
     },
     /// A folder for sockets or state is not private to this user.
-    #[error("{path:?} {why}")]
+    #[error("{} {why}", printable_path(path))]
     NotPrivate {
         /// The folder.
         path: PathBuf,
@@ -151,7 +151,7 @@ pub enum Fault {
     #[error(transparent)]
     Guest(AgentError),
     /// Nothing was logged for this job.
-    #[error("there is no log of a job {job:?}")]
+    #[error("there is no log of a job {}", quoted(job))]
     NoLog {
         /// The job.
         job: String,

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cosm_base::text::printable_path;
 use zbus::export::ordered_stream::OrderedStreamExt as _;
 use zbus::zvariant::{OwnedObjectPath, Value};
 
@@ -18,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Why there is no delegated cgroup.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DelegationError {
-    #[error("no systemd user manager answers at {0:?}")]
+    #[error("no systemd user manager answers at {}", printable_path(.0))]
     NoBus(PathBuf),
     #[error("the systemd user manager can't be asked")]
     Bus(#[from] zbus::Error),

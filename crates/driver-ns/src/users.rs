@@ -39,7 +39,7 @@ fn entries(text: &str, least: usize) -> impl Iterator<Item = Vec<&str>> {
 
 fn unknown(kind: &str, name: &str) -> LaunchError {
     LaunchError::Invalid {
-        what: format!("the image has no {kind} {name:?}"),
+        what: format!("the image has no {kind} {}", cosm_base::text::quoted(name)),
         help: Some(format!("give the {kind}'s number")),
     }
 }

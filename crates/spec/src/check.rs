@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use cosm_base::ByteString;
+use cosm_base::text::quoted;
 
 use crate::mount::MountSource;
 use crate::resources::Limit;
@@ -40,20 +41,23 @@ pub enum Problem {
     #[error("env: {} can't be an environment name (empty, or with '=' or a NUL byte)", .0.display())]
     EnvName(ByteString),
     #[error(
-        "scripts: {0:?} can't be a script's name: letters, digits, '.', '_' and '-', not starting with '.' or '-'"
+        "scripts: {} can't be a script's name: letters, digits, '.', '_' and '-', not starting with '.' or '-'",
+        quoted(.0)
     )]
     ScriptName(String),
     #[error(
-        "labels: {0:?} can't be a label's key: it is empty, longer than 128 bytes, or holds '=' or a control character"
+        "labels: {} can't be a label's key: it is empty, longer than 128 bytes, or holds '=' or a control character",
+        quoted(.0)
     )]
     LabelKey(String),
-    #[error("labels: the value of {0:?} is longer than 4096 bytes or holds a NUL byte")]
+    #[error("labels: the value of {} is longer than 4096 bytes or holds a NUL byte", quoted(.0))]
     LabelValue(String),
     #[error(
-        "hostname: {0:?} is not one: at most 63 letters, digits and '-', not starting or ending with '-'"
+        "hostname: {} is not one: at most 63 letters, digits and '-', not starting or ending with '-'",
+        quoted(.0)
     )]
     Hostname(String),
-    #[error("user: {0:?} is not one: write name, id, name:group or id:id")]
+    #[error("user: {} is not one: write name, id, name:group or id:id", quoted(.0))]
     User(String),
     #[error("command: it is empty")]
     EmptyCommand,

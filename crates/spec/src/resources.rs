@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use cosm_base::text::quoted;
 use cosm_base::units::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -149,8 +150,9 @@ impl RlimitName {
 /// No such limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a resource limit: the names are cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, \
-         locks, sigpending, msgqueue, nice, rtprio and rttime"
+    "{} is not a resource limit: the names are cpu, fsize, data, stack, core, rss, nproc, nofile, memlock, as, \
+         locks, sigpending, msgqueue, nice, rtprio and rttime",
+    quoted(.0)
 )]
 pub struct UnknownRlimit(pub String);
 

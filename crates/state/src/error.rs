@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use cosm_base::text::{printable_path, quoted};
 use cosm_base::{ErrorKind, SandboxId};
 
 /// What went wrong with the state on disk.
@@ -10,7 +11,7 @@ use cosm_base::{ErrorKind, SandboxId};
 #[non_exhaustive]
 pub enum StateError {
     /// The system refused something about a file or folder.
-    #[error("{doing} {}", path.display())]
+    #[error("{doing} {}", printable_path(path))]
     Io {
         /// What was tried: `creating`, `reading`, …
         doing: &'static str,
@@ -21,7 +22,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// A folder that must be this user's own is not.
-    #[error("{} is used for private state, but {why}", path.display())]
+    #[error("{} is used for private state, but {why}", printable_path(path))]
     NotPrivate {
         /// The folder.
         path: PathBuf,
@@ -31,7 +32,7 @@ pub enum StateError {
     /// The file system has no record locks, without which nobody could tell whether a sandbox lives.
     #[error(
         "the file system of {} has no file locks, so cosm can't tell which sandboxes live: choose another folder for the state (COSM_HOME)",
-        path.display()
+        printable_path(path)
     )]
     NoLocks {
         /// The lock file.
@@ -51,7 +52,10 @@ pub enum StateError {
         known: i64,
     },
     /// The catalogue is no database, or a damaged one.
-    #[error("the catalogue {} is damaged: move it away to start anew (the sandboxes' folders stay)", path.display())]
+    #[error(
+        "the catalogue {} is damaged: move it away to start anew (the sandboxes' folders stay)",
+        printable_path(path)
+    )]
     Damaged {
         /// The catalogue.
         path: PathBuf,
@@ -60,13 +64,16 @@ pub enum StateError {
         source: rusqlite::Error,
     },
     /// A record beside the catalogue can't be read.
-    #[error("the record {} is damaged", path.display())]
+    #[error("the record {} is damaged", printable_path(path))]
     DamagedRecord {
         /// The record.
         path: PathBuf,
     },
     /// A newer program wrote a record.
-    #[error("the record {} has format {found}, and this program knows up to {known}: use the newer cosm", path.display())]
+    #[error(
+        "the record {} has format {found}, and this program knows up to {known}: use the newer cosm",
+        printable_path(path)
+    )]
     NewerRecord {
         /// The record.
         path: PathBuf,
@@ -84,7 +91,7 @@ pub enum StateError {
         holder: SandboxId,
     },
     /// Several ids start like that.
-    #[error("several sandboxes' ids start with {prefix:?}")]
+    #[error("several sandboxes' ids start with {}", quoted(prefix))]
     Ambiguous {
         /// What was given.
         prefix: String,

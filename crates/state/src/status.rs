@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use cosm_base::text::quoted;
 use cosm_base::{Home, SandboxId};
 use cosm_proto::keeper::EndReason;
 use cosm_sys::lock::LockFile;
@@ -78,7 +79,8 @@ impl fmt::Display for SandboxStatus {
 /// No such state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a state: they are created, starting, running, draining, paused, stopping, stopped and crashed"
+    "{} is not a state: they are created, starting, running, draining, paused, stopping, stopped and crashed",
+    quoted(.0)
 )]
 pub struct UnknownStatus(pub String);
 

@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use cosm_base::units::{ByteSize, UnitError, parse_duration};
-use cosm_base::{ByteString, SandboxName, name::NameError, text::printable};
+use cosm_base::{
+    ByteString, SandboxName,
+    name::NameError,
+    text::{printable, quoted},
+};
 use cosm_spec::{Device, Limit, Mount, MountSource, Rlimit, RlimitName, UnknownRlimit};
 
 use super::sandbox::MountArg;
@@ -23,15 +27,15 @@ pub(crate) enum ValueError {
     Rlimit(#[from] UnknownRlimit),
     #[error("write {0}")]
     Form(&'static str),
-    #[error("{0:?} is not a number")]
+    #[error("{} is not a number", quoted(.0))]
     Number(String),
-    #[error("{0:?} is not a signal: write a number from 1 to 64, or a name such as TERM")]
+    #[error("{} is not a signal: write a number from 1 to 64, or a name such as TERM", quoted(.0))]
     Signal(String),
-    #[error("{0:?} holds an empty path")]
+    #[error("{} holds an empty path", quoted(.0))]
     EmptyPath(String),
-    #[error("{0:?} is none of {1}")]
+    #[error("{} is none of {}", quoted(.0), .1)]
     Choice(String, String),
-    #[error("{0:?}: the part after the last ':' is ro or rw")]
+    #[error("{}: the part after the last ':' is ro or rw", quoted(.0))]
     Access(String),
 }
 

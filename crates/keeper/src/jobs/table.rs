@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use cosm_agent_client::{AgentClient, ExecControl, ExecInput};
+use cosm_base::text::quoted;
 use cosm_base::{ErrorKind, RunId, SandboxDir};
 use cosm_proto::agent::{ExecStart, ExitReport, Stdio};
 use cosm_proto::keeper::{Failure, JobReport, JobStart};
@@ -222,7 +223,7 @@ impl Jobs {
     pub(crate) fn get(&self, id: &str) -> Result<Rc<Job>, Failure> {
         self.find(id).ok_or_else(|| Failure {
             hints: vec!["`cosm jobs NAME` shows the jobs of a sandbox".to_owned()],
-            ..failure::plain(ErrorKind::NotFound, format!("no job {id:?}"))
+            ..failure::plain(ErrorKind::NotFound, format!("no job {}", quoted(id)))
         })
     }
 
