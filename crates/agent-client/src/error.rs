@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cosm_base::text::{printable, printable_path};
 use cosm_proto::agent::{FileFailure, SpawnFailure, SpawnReason};
 use cosm_proto::frame::FrameError;
 
@@ -21,7 +22,7 @@ pub enum AgentError {
     #[error("{}", spawn_text(.0))]
     Spawn(SpawnFailure),
     /// The file operation failed in the guest.
-    #[error("{}: {}", lossy(&.0.path), io::Error::from_raw_os_error(.0.errno))]
+    #[error("{} in the sandbox: {}", printable(&.0.path), io::Error::from_raw_os_error(.0.errno))]
     File(FileFailure),
     /// The guest was silent for too long.
     #[error("the sandbox's agent said nothing for {} s while {waiting_for}", .after.as_secs_f64())]
@@ -47,7 +48,7 @@ pub enum AgentError {
     #[error("the copy from the sandbox was stopped: {0}")]
     TreeLimit(&'static str),
     /// A file on the host could not be read or written.
-    #[error("{}", path.display())]
+    #[error("{} on this host", printable_path(path))]
     Host {
         /// The file.
         path: PathBuf,
@@ -100,12 +101,8 @@ impl AgentError {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).escape_debug().to_string()
-}
-
 fn spawn_text(failure: &SpawnFailure) -> String {
-    let subject = lossy(&failure.subject);
+    let subject = printable(&failure.subject);
     let said = || match failure.errno {
         0 => String::new(),
         errno => format!(": {}", io::Error::from_raw_os_error(errno)),

@@ -110,7 +110,9 @@ async fn a_refused_write_says_so_however_much_was_sent() {
         .await
         .expect_err("nothing");
     assert!(
-        error.to_string().contains("nothing: No such file"),
+        error
+            .to_string()
+            .contains("nothing in the sandbox: No such file"),
         "{error}"
     );
 }

@@ -107,7 +107,14 @@ impl Files {
             .unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let into = open(parent, flags, Mode::empty()).map_err(|errno| host(errno.into()))?;
-        self.copy_out(from, false, into, name, limits).await
+        let copied = self.copy_out(from, false, into, name, limits).await;
+        copied.map_err(|error| match error {
+            AgentError::Host { path, source } => AgentError::Host {
+                path: to.with_file_name("").join(path),
+                source,
+            },
+            other => other,
+        })
     }
 
     /// Copies a file or a tree from the host to exactly this name in the guest. What has that name is replaced, folders

@@ -52,15 +52,12 @@ struct ToGuest {
 
 impl Sink for ToGuest {
     fn entry(&mut self, entry: &Entry) -> Outcome<()> {
-        let mut path = self.to.clone();
-        if !entry.path.is_empty() {
-            path.push(b'/');
-            path.extend_from_slice(&entry.path);
-        }
         if entry.kind == FileKind::Directory && !self.recursive {
-            return Err(Errno::ISDIR).about(&path);
+            return Err(Errno::ISDIR).about_below(&self.to, &entry.path);
         }
-        self.writer.entry(entry).about(&path)?;
+        self.writer
+            .entry(entry)
+            .about_below(&self.to, &entry.path)?;
         if self.own.is_none() {
             let root = self.writer.root_folder().and_then(|root| fstat(root).ok());
             self.own = root.map(|stat| (stat.st_dev, stat.st_ino));
@@ -101,20 +98,20 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 /// Makes what the host sends.
 pub(super) fn receive(link: &mut Link, path: &[u8]) -> Outcome<()> {
     let mut writer = TreeWriter::new(path.to_vec());
-    let mut last = path.to_vec();
+    let mut last = Vec::new();
     loop {
         let (kind, payload) = link.wait_next()?;
         match message::<TreeItem>(kind, payload)? {
             TreeItem::End => break,
             TreeItem::Entry(entry) => {
-                writer.entry(&entry).about(&entry.path)?;
+                writer.entry(&entry).about_below(path, &entry.path)?;
                 last = entry.path;
             }
             TreeItem::Chunk { offset } => {
                 let (Kind::Data, bytes) = link.wait_next()? else {
                     return Err(Stop::Link);
                 };
-                writer.part(offset, bytes).about(&last)?;
+                writer.part(offset, bytes).about_below(path, &last)?;
             }
         }
     }

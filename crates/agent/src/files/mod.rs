@@ -39,11 +39,24 @@ impl From<Broken> for Stop {
 /// Says which file a system call was about.
 trait About<T> {
     fn about(self, path: &[u8]) -> Outcome<T>;
+    /// The same of a file below a root; without a path it is the root.
+    fn about_below(self, root: &[u8], path: &[u8]) -> Outcome<T>;
 }
 
 impl<T> About<T> for rustix::io::Result<T> {
     fn about(self, path: &[u8]) -> Outcome<T> {
         self.map_err(|errno| Stop::File(errno, path.to_vec()))
+    }
+
+    fn about_below(self, root: &[u8], path: &[u8]) -> Outcome<T> {
+        self.map_err(|errno| {
+            let mut whole = root.to_vec();
+            if !path.is_empty() && !whole.ends_with(b"/") {
+                whole.push(b'/');
+            }
+            whole.extend_from_slice(path);
+            Stop::File(errno, whole)
+        })
     }
 }
 

@@ -36,6 +36,7 @@ struct Level {
 }
 
 struct Walk<'a, S> {
+    root: &'a [u8],
     sink: &'a mut S,
     /// Files with several names that came already, by device and inode.
     seen: BTreeMap<(u64, u64), Vec<u8>>,
@@ -45,6 +46,7 @@ struct Walk<'a, S> {
 /// Walks what `root` names; entries' paths are relative to it, its own is empty.
 pub(super) fn walk<S: Sink>(root: &[u8], follow: bool, sink: &mut S) -> Outcome<()> {
     let mut walk = Walk {
+        root,
         sink,
         seen: BTreeMap::new(),
         chunk: Vec::new(),
@@ -69,7 +71,7 @@ pub(super) fn walk<S: Sink>(root: &[u8], follow: bool, sink: &mut S) -> Outcome<
         let (stat, target) = match look(level.folder.as_fd(), &name) {
             // Removed since its name was read.
             Err(Errno::NOENT) => continue,
-            other => other.about(&path)?,
+            other => other.about_below(root, &path)?,
         };
         let below = walk.visit(level.folder.as_fd(), &name, path, &stat, target, false)?;
         levels.extend(below);
@@ -93,9 +95,10 @@ impl<S: Sink> Walk<'_, S> {
         match kind(stat) {
             FileKind::Directory if self.sink.skips(place) => Ok(None),
             FileKind::Directory => {
-                let below = open(folder, name, OFlags::DIRECTORY, follow).about(&path)?;
+                let below =
+                    open(folder, name, OFlags::DIRECTORY, follow).about_below(self.root, &path)?;
                 self.sink.entry(&entry)?;
-                let names = names(below.as_fd()).about(&path)?;
+                let names = names(below.as_fd()).about_below(self.root, &path)?;
                 Ok(Some(Level {
                     folder: below,
                     names,
@@ -126,22 +129,25 @@ impl<S: Sink> Walk<'_, S> {
         follow: bool,
     ) -> Outcome<()> {
         let path = entry.path.clone();
-        let file = open(folder, name, OFlags::NONBLOCK, follow).about(&path)?;
-        let stat = fstat(&file).about(&path)?;
+        let file = open(folder, name, OFlags::NONBLOCK, follow).about_below(self.root, &path)?;
+        let stat = fstat(&file).about_below(self.root, &path)?;
         if kind(&stat) != FileKind::File {
-            return Err(Errno::AGAIN).about(&path);
+            return Err(Errno::AGAIN).about_below(self.root, &path);
         }
         entry.size = u64::try_from(stat.st_size).unwrap_or(0);
         self.sink.entry(&entry)?;
         self.chunk.resize(DATA_CHUNK, 0);
         let mut at = 0;
-        while let Some((start, end)) = next_data(&file, at, entry.size).about(&path)? {
+        while let Some((start, end)) =
+            next_data(&file, at, entry.size).about_below(self.root, &path)?
+        {
             at = start;
             while at < end {
                 let most = usize::try_from(end - at)
                     .unwrap_or(DATA_CHUNK)
                     .min(DATA_CHUNK);
-                let count = rustix::io::pread(&file, &mut self.chunk[..most], at).about(&path)?;
+                let count = rustix::io::pread(&file, &mut self.chunk[..most], at)
+                    .about_below(self.root, &path)?;
                 if count == 0 {
                     // It was cut meanwhile.
                     return Ok(());

@@ -87,11 +87,38 @@ fn errors_say_what_and_where() {
     cosm.ok(["create", "--name", "box"]);
     let said = cosm.fails(125, ["cp", "box:/no/such/file", "/tmp"]);
     assert!(
-        said.contains("/no/such/file") && said.contains("No such file"),
+        said.contains("/no/such/file in the sandbox: No such file"),
         "{said}"
     );
     let said = cosm.fails(125, ["cp", "/no/such/file", "box:/tmp"]);
-    assert!(said.contains("/no/such/file"), "{said}");
+    assert!(said.contains("/no/such/file on this host"), "{said}");
+    let said = cosm.fails(125, ["cp", "/dev/null", "box:/usr/it's"]);
+    assert!(said.contains("sockets and devices"), "{said}");
+    let work = tempfile::tempdir().expect("a temporary folder");
+    let file = work.path().join("file");
+    std::fs::write(&file, "text").expect("write");
+    let name = file.to_str().expect("text");
+    let said = cosm.fails(125, ["cp", name, "box:/usr/it's"]);
+    assert!(
+        said.contains("/usr/it's in the sandbox: Read-only"),
+        "{said}"
+    );
+    // Below what is no folder here.
+    let there = format!("{name}/below");
+    let said = cosm.fails(125, ["cp", "box:/etc/hostname", &there]);
+    assert!(said.contains(&format!("{there} on this host")), "{said}");
+    // In place of a folder that is not empty: the whole path is said, though only its end was written.
+    std::fs::create_dir_all(work.path().join("tree/hostname/full")).expect("mkdir");
+    let tree = work.path().join("tree");
+    let said = cosm.fails(
+        125,
+        ["cp", "box:/etc/hostname", tree.to_str().expect("text")],
+    );
+    let place = tree.join("hostname");
+    assert!(
+        said.contains(&format!("{} on this host", place.display())),
+        "{said}"
+    );
     let said = cosm.fails(125, ["cp", "/a", "/b"]);
     assert!(said.contains("NAME:PATH"), "{said}");
 }
