@@ -192,7 +192,7 @@ impl Host {
             match self.launch_new(id, &name, &spec, start, first).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < REPLACE_TRIES => {
                     // What has the name may be what a killed keeper left: then looking at it removes it.
-                    if replace.is_none() && self.look(&name).await.is_ok() {
+                    if replace.is_none() && self.find(&name).await.is_ok() {
                         return Err(error);
                     }
                     tries += 1;
@@ -311,33 +311,6 @@ impl Host {
         Ok((Owned { keeper, lease }, report))
     }
 
-    /// A sandbox by its name, or by its id.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub async fn get(&self, name: &str) -> Result<Sandbox> {
-        match self.look(name).await {
-            Ok(handle) => Ok(handle.into_sandbox()),
-            Err(error) if error.kind() == ErrorKind::NotFound => match self.nearest(name).await {
-                Some(near) => Err(error.hint(format!("did you mean {near}?"))),
-                None => Err(error),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The sandbox whose name is nearest to one that nobody has.
-    async fn nearest(&self, name: &str) -> Option<String> {
-        let all = self.list(&Filter::default()).await.ok()?.sandboxes;
-        let name = Some(name).filter(|name| !name.is_empty())?;
-        let far = |other: &str| strsim::damerau_levenshtein(name, other);
-        all.iter()
-            .map(SandboxHandle::name)
-            .filter(|other| other.starts_with(name) || far(other) <= (name.len() / 3).min(2))
-            .min_by_key(|other| far(other))
-            .map(str::to_owned)
-    }
-
     /// Sandboxes, newest first.
     ///
     /// # Errors
@@ -356,18 +329,9 @@ impl Host {
         })
     }
 
-    /// What is known of one sandbox, also of one that does not run.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub async fn look(&self, name: &str) -> Result<SandboxHandle> {
-        let mut seen = self.see(Question::One(name.to_owned())).await?;
-        seen.handles.pop().ok_or_else(|| Error::no_sandbox(name))
-    }
-
     /// Looks. What a killed keeper left behind of what is looked at is gone before this returns, or is told of: what can't
     /// be cleaned up hides nothing else.
-    async fn see(&self, question: Question) -> Result<Seen> {
+    pub(crate) async fn see(&self, question: Question) -> Result<Seen> {
         let seen = self.see_once(question.clone()).await?;
         if seen.leftovers.is_empty() {
             return Ok(seen);

@@ -35,6 +35,7 @@ mod jobs;
 mod launch;
 mod list;
 mod logs;
+mod look;
 mod removal;
 mod sandbox;
 mod spare;

@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cosm_base::ErrorKind;
-use cosm_proto::keeper::{Reply, Request};
+use cosm_proto::keeper::Request;
 use cosm_state::joblog::{LogReader, Since, Stream};
 use tokio::task::JoinHandle;
 
-use crate::control::Control;
 use crate::error::{Error, Fault, Result};
 use crate::sandbox::Sandbox;
 
@@ -85,8 +84,8 @@ pub struct Logs {
     options: LogOptions,
     reader: Option<LogReader>,
     ready: VecDeque<LogPiece>,
-    /// Finished once the job has ended; `None` where nothing is followed (any more).
-    ended: Option<JoinHandle<()>>,
+    /// Finished once the job has ended, or with why its end was not seen; `None` where nothing is followed (any more).
+    ended: Option<JoinHandle<Option<Error>>>,
 }
 
 impl Sandbox {
@@ -119,8 +118,9 @@ impl Sandbox {
                 self.name()
             )));
         }
-        let ended = (options.follow && runs)
-            .then(|| tokio::spawn(job_end(self.control().clone(), job.to_owned())));
+        let ended = options
+            .follow
+            .then(|| tokio::spawn(self.job_end(job.to_owned(), runs)));
         let tail = options.tail;
         let wanted = options.clone();
         let reader = blocking(move || {
@@ -137,13 +137,29 @@ impl Sandbox {
             ended,
         })
     }
+
+    /// Waits for a job's end. Whatever comes of it, nothing more will be written.
+    fn job_end(
+        &self,
+        job: String,
+        runs: bool,
+    ) -> impl Future<Output = Option<Error>> + Send + use<> {
+        let (host, control) = (self.host().clone(), self.control().clone());
+        let (id, name) = (self.id(), self.name().to_owned());
+        async move {
+            if runs && control.ask_for_ever(Request::WaitJob { job }).await.is_ok() {
+                return None;
+            }
+            host.crash_of(id, &name).await
+        }
+    }
 }
 
 impl Logs {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// The log can't be read.
+    /// The log can't be read; what is followed was lost with the sandbox's keeper.
     pub async fn next(&mut self) -> Result<Option<LogPiece>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
@@ -155,7 +171,13 @@ impl Logs {
                 continue;
             }
             if over {
-                return Ok(None);
+                let Some(ended) = self.ended.take() else {
+                    return Ok(None);
+                };
+                return match ended.await {
+                    Ok(Some(crash)) => Err(crash),
+                    _ => Ok(None),
+                };
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -201,12 +223,6 @@ impl Drop for Logs {
             task.abort();
         }
     }
-}
-
-async fn job_end(control: Control, job: String) {
-    // Whatever the answer is, nothing more will be written.
-    let answer = control.ask_for_ever(Request::WaitJob { job }).await;
-    drop::<Result<Reply>>(answer);
 }
 
 async fn blocking<T: Send + 'static>(

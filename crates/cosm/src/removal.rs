@@ -13,7 +13,7 @@ use crate::host::Host;
 
 impl Host {
     pub(crate) async fn remove_stopped(&self, id: SandboxId, name: &str) -> Result<()> {
-        let handle = match self.look(name).await {
+        let handle = match self.find(name).await {
             Ok(handle) if handle.id() == id => handle,
             // It removed itself when it ended, or another has its name now.
             Ok(_) => return Ok(()),
@@ -58,7 +58,7 @@ impl Host {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         let mut pause = Duration::from_millis(1);
         loop {
-            match self.look(name).await {
+            match self.find(name).await {
                 Ok(handle) if handle.id() == id && handle.status().is_live() => {}
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -73,7 +73,7 @@ impl Host {
     }
 
     pub(crate) async fn make_room(&self, name: &str, grace: Duration) -> Result<()> {
-        let handle = match self.look(name).await {
+        let handle = match self.find(name).await {
             Ok(handle) => handle,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),

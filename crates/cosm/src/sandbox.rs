@@ -133,6 +133,11 @@ impl Sandbox {
         Ok(self.host.look(&self.name).await?.status())
     }
 
+    /// That it has crashed, and what is known of that, if it has: why something in it was cut off.
+    pub async fn crash(&self) -> Option<Error> {
+        self.host.crash_of(self.id, &self.name).await
+    }
+
     /// What its keeper says: uptime, open operations, jobs.
     ///
     /// # Errors

@@ -19,9 +19,13 @@ pub(super) fn run(args: AttachArgs) -> Result<u8> {
             .iter()
             .any(|job| job.id == args.job && job.tty);
         let outcome = if has_tty && stdio::at_terminal() {
-            terminal::attach(&jobs, &args.job, &args.detach_keys, replay).await?
+            terminal::attach(&jobs, &args.job, &args.detach_keys, replay).await
         } else {
-            view::attach(&jobs, &args.job, replay).await?
+            view::attach(&jobs, &args.job, replay).await
+        };
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(super::explained(&sandbox, error).await),
         };
         Ok(match outcome {
             Outcome::Ended(status) => super::code_of(&status),

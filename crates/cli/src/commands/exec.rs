@@ -27,10 +27,11 @@ pub(super) fn run(args: ExecArgs) -> Result<u8> {
         }
         let mut asked = Asked::new()?;
         let outcome = stdio::foreground(&sandbox, options, &stdio, &mut asked).await;
-        if let Err(error) = &outcome {
-            super::tell_of_the_end(&sandbox, error).await;
-        }
-        Ok(match outcome? {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(super::explained(&sandbox, error).await),
+        };
+        Ok(match outcome {
             Outcome::Ended(status) => super::code_in(&sandbox, &status).await,
             Outcome::Interrupted(signal) => exit::of_signal(signal),
             Outcome::Detached => exit::OK,

@@ -114,19 +114,26 @@ fn was_killed(status: &ExecStatus) -> bool {
     killed && !status.timed_out && !status.oom
 }
 
-/// Where an operation was cut off: whether that is because the sandbox was ended for its files.
-async fn tell_of_the_end(sandbox: &Sandbox, error: &CliError) {
-    let CliError::Sdk(error) = error else { return };
-    if error.kind() != ErrorKind::GuestDied {
-        return;
+/// An error that cut something off in this sandbox, or the better one that its end makes of it.
+async fn explained(sandbox: &Sandbox, error: CliError) -> CliError {
+    let died = |error: &cosm::Error| error.kind() == ErrorKind::GuestDied;
+    if !matches!(error, CliError::NoEnd) && !error.sdk().is_some_and(died) {
+        return error;
     }
     // A guest that goes on has another reason, and one that does not end is told of elsewhere.
     let end = tokio::time::timeout(Duration::from_secs(3), sandbox.wait()).await;
-    if matches!(&end, Ok(Ok(end)) if end.reason == EndReason::OutOfDisk) {
-        report::warning(
-            "the sandbox's files took more of the disk than they may, so that it was ended",
-        );
-        report::hint(ls::OUT_OF_DISK);
+    match end {
+        Ok(Ok(end)) if end.reason == EndReason::KeeperLost => {
+            sandbox.crash().await.map_or(error, CliError::from)
+        }
+        Ok(Ok(end)) if end.reason == EndReason::OutOfDisk => {
+            report::warning(
+                "the sandbox's files took more of the disk than they may, so that it was ended",
+            );
+            report::hint(ls::OUT_OF_DISK);
+            error
+        }
+        _ => error,
     }
 }
 

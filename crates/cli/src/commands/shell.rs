@@ -27,12 +27,11 @@ pub(super) fn run(args: ShellArgs) -> Result<u8> {
             detach_keys: args.detach_keys,
         };
         let mut asked = Asked::new()?;
-        Ok(
-            match stdio::foreground(&sandbox, options, &stdio, &mut asked).await? {
-                Outcome::Ended(status) => super::code_of(&status),
-                Outcome::Interrupted(signal) => exit::of_signal(signal),
-                Outcome::Detached => exit::OK,
-            },
-        )
+        match stdio::foreground(&sandbox, options, &stdio, &mut asked).await {
+            Ok(Outcome::Ended(status)) => Ok(super::code_of(&status)),
+            Ok(Outcome::Interrupted(signal)) => Ok(exit::of_signal(signal)),
+            Ok(Outcome::Detached) => Ok(exit::OK),
+            Err(error) => Err(super::explained(&sandbox, error).await),
+        }
     })
 }

@@ -1,5 +1,6 @@
 //! `cosm wait`
 
+use cosm::EndReason;
 use cosm_base::exit;
 
 use super::ls::end_json;
@@ -10,7 +11,11 @@ use crate::output;
 pub(super) fn run(args: WaitArgs) -> Result<u8> {
     let host = super::host()?;
     super::wait_for(async {
-        let end = host.get(&args.name).await?.wait().await?;
+        let sandbox = host.get(&args.name).await?;
+        let end = sandbox.wait().await?;
+        if let (EndReason::KeeperLost, Some(crash)) = (end.reason, sandbox.crash().await) {
+            return Err(crash.into());
+        }
         if args.format.json {
             output::json(&end_json(&end))?;
         }

@@ -343,37 +343,6 @@ fn metrics_and_usage() {
 }
 
 #[test]
-fn a_keeper_that_was_killed_leaves_a_crashed_sandbox_and_nothing_else() {
-    let cosm = Cosm::new();
-    cosm.ok(["create", "--name", "box"]);
-    let keeper = cosm.json(["inspect", "box"])["keeper_pid"]
-        .as_i64()
-        .expect("a pid");
-    let keeper = rustix::process::Pid::from_raw(keeper as i32).expect("a pid");
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).expect("kill");
-    until("it is seen", || {
-        cosm.json(["ls", "--json"])["sandboxes"][0]["state"] == "crashed"
-    });
-    for args in [
-        &["exec", "box", "--", "true"][..],
-        &["shell", "box"],
-        &["jobs", "box"],
-        &["metrics", "box"],
-        &["attach", "box", "main"],
-        &["cp", "box:/etc/passwd", "/nonexistent"],
-    ] {
-        let text = cosm.fails(125, args);
-        assert!(
-            text.contains("sandbox box has crashed: its keeper"),
-            "{args:?}: {text}"
-        );
-        assert!(text.contains("cosm start box"), "{args:?}: {text}");
-    }
-    cosm.ok(["start", "box"]);
-    assert_eq!(cosm.ok(["exec", "box", "--", "echo", "again"]), "again\n");
-}
-
-#[test]
 fn doctor_says_what_works() {
     let cosm = Cosm::new();
     let found = cosm.json(["doctor", "--json"]);
@@ -387,6 +356,10 @@ fn a_name_that_is_nearly_right_is_asked_about() {
     for near in ["bulider", "build"] {
         let text = cosm.fails(125, ["exec", near, "--", "true"]);
         assert!(text.contains("did you mean builder?"), "{text}");
+        for command in ["inspect", "rm", "stop", "start", "logs"] {
+            let text = cosm.fails(125, [command, near]);
+            assert!(text.contains("did you mean builder?"), "{command}: {text}");
+        }
     }
     let text = cosm.fails(125, ["exec", "elsewhere", "--", "true"]);
     assert!(!text.contains("did you mean"), "{text}");

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod common;
+mod crash;
 mod files;
 mod life;
 mod main_job;
