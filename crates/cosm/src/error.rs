@@ -177,8 +177,10 @@ pub struct BootFailure {
     pub phase: String,
     /// The sentence, with its causes.
     pub message: String,
-    /// The end of the keeper's and the guest's log. Foreign bytes: escape before showing.
+    /// The end of what the keeper wrote down about this start; empty where it had nothing to say. Foreign bytes: escape before showing.
     pub log_tail: Vec<u8>,
+    /// Where it was its main command that could not be started: why.
+    pub spawn: Option<SpawnFailure>,
 }
 
 impl Error {
@@ -265,16 +267,15 @@ impl Error {
             log_tail,
             spawn,
         } = failure;
-        if let Some(spawn) = spawn {
-            return AgentError::Spawn(*spawn).into();
-        }
-        let fault = match phase {
-            Some(phase) => Fault::Boot(BootFailure {
+        let fault = match (phase, spawn) {
+            (Some(phase), spawn) => Fault::Boot(BootFailure {
                 phase,
                 message,
                 log_tail,
+                spawn: spawn.map(|spawn| *spawn),
             }),
-            None => Fault::Refused { message },
+            (None, Some(spawn)) => return AgentError::Spawn(*spawn).into(),
+            (None, None) => Fault::Refused { message },
         };
         let mut error = Self::new(kind, fault);
         error.0.hints = hints;
@@ -313,6 +314,7 @@ impl Error {
     pub fn spawn_failure(&self) -> Option<&SpawnFailure> {
         match &self.0.fault {
             Fault::Guest(AgentError::Spawn(failure)) => Some(failure),
+            Fault::Boot(failure) => failure.spawn.as_ref(),
             _ => None,
         }
     }
@@ -321,6 +323,10 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match &self.0.fault {
             Fault::Guest(error) => error.errno(),
+            Fault::Boot(failure) => {
+                let errno = failure.spawn.as_ref()?.errno;
+                (errno != 0).then_some(errno)
+            }
             Fault::Os { source, .. } | Fault::HostPath { source, .. } => source.raw_os_error(),
             _ => None,
         }

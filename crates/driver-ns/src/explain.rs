@@ -14,6 +14,19 @@ use crate::tree::{Filesystem, Source, Step, Tree};
 const LOOP_HELP: &str = "a link on this path, of the image or of what is mounted there, goes in a circle or through /proc to something that a process has open; make it a folder, or a link to a path of the image";
 const OPENAT2_HELP: &str = "the system call openat2 (Linux 5.6) is needed, which keeps an image's links inside of it: where a container runs cosm, its seccomp profile may be too old to know it";
 
+const LEADS_NOWHERE_HELP: &str = "a link on this path, of the image or of what is mounted there, leads nowhere; make it a folder, or a link to a path of the image";
+const OTHER_KIND_HELP: &str = "of what is mounted and the place in the image for it one is a folder and the other is not: remove the image's, or mount it elsewhere";
+const NO_ROOM_HELP: &str = "the guest's root does not fit into what the sandbox may take: give it more with --disk, or with --memory where its files lie in memory";
+
+/// Why the guest's first process ended without a word.
+pub(crate) fn killed(oom_kills: Option<u64>) -> LaunchError {
+    let out_of_memory = oom_kills.is_some_and(|kills| kills > 0);
+    LaunchError::Killed {
+        out_of_memory,
+        help: out_of_memory.then(|| "give it more with --memory".to_owned()),
+    }
+}
+
 /// Why no namespaces could be made.
 pub(crate) fn namespaces(source: io::Error) -> LaunchError {
     let help = probe::user_namespaces().map_or_else(|obstacle| obstacle.help, |()| None);
@@ -135,6 +148,9 @@ fn help(failure: Failure, tree: &Tree, _host: &Host) -> Option<String> {
                 .to_owned(),
         ),
         (_, Some(_), Errno::LOOP) => Some(LOOP_HELP.to_owned()),
+        (_, Some(_), Errno::NOENT) => Some(LEADS_NOWHERE_HELP.to_owned()),
+        (_, Some(_), Errno::NOTDIR | Errno::ISDIR) => Some(OTHER_KIND_HELP.to_owned()),
+        (_, _, Errno::NOSPC | Errno::DQUOT) => Some(NO_ROOM_HELP.to_owned()),
         (Stage::Step | Stage::ReadOnlyRoot | Stage::Descriptors, _, Errno::NOSYS) => {
             Some(OPENAT2_HELP.to_owned())
         }

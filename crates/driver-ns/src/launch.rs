@@ -287,38 +287,33 @@ fn start(
     let guided = guide(plan, ids, &child, cgroup, host, &mut go_writer, clock);
     let outcome = match guided {
         Err(error) => Err(error),
-        Ok(()) => listen(&mut failure_reader, deadline)
-            .map_err(|e| os(LaunchPhase::Exec, "waiting for the guest", e)),
+        Ok(()) => listen(&mut failure_reader, deadline).map_err(|e| match e.kind() {
+            io::ErrorKind::TimedOut => LaunchError::TooSlow {
+                limit: plan.spec.timeouts.boot,
+            },
+            _ => os(LaunchPhase::Exec, "waiting for the guest", e),
+        }),
     };
     clock.mark("build");
-    let failure = match outcome {
+    let failed = match outcome {
         Ok(None) => return Ok(child),
-        Ok(Some(failure)) => Some(failure),
+        Ok(Some(failure)) => judge(failure, tree, host),
+        Err(error @ LaunchError::TooSlow { .. }) => error.into(),
         // The child may have failed first, and then it knows better.
         Err(error) => {
             drop(go_writer);
-            let heard = listen(&mut failure_reader, deadline)
-                .ok()
-                .flatten()
-                .filter(|f| f.stage != child::Stage::Parent);
-            end(&child);
-            match heard {
-                Some(failure) => return Err(judge(failure, tree, host)),
-                None => return Err(error.into()),
+            match listen(&mut failure_reader, deadline) {
+                Ok(Some(failure)) if failure.stage != child::Stage::Parent => {
+                    judge(failure, tree, host)
+                }
+                // It closes its end only by ending: it has not been told to become the agent.
+                Ok(None) => explain::killed(cgroup.usage().oom_kills).into(),
+                _ => error.into(),
             }
         }
     };
     end(&child);
-    Err(failure.map_or_else(
-        || {
-            Attempt::Failed(os(
-                LaunchPhase::Exec,
-                "starting the agent",
-                io::ErrorKind::Other.into(),
-            ))
-        },
-        |f| judge(f, tree, host),
-    ))
+    Err(failed)
 }
 
 fn judge(failure: Failure, tree: &Tree, host: &Host) -> Attempt {

@@ -115,12 +115,25 @@ fn attach<'t>(mount: BorrowedFd<'_>, path: &'t CStr, inside: &mut Inside<'t>) ->
         // A folder can't lie over a link.
         Err(Errno::NOTDIR | Errno::INVAL) => {
             let place = inside.open(path, OFlags::PATH)?;
-            mount::attach(mount, place.as_fd(), c"")?;
+            mount::attach(mount, place.as_fd(), c"")
+                .map_err(|error| mismatch(mount, &place, error))?;
         }
         other => other?,
     }
     inside.covered(path);
     Ok(())
+}
+
+/// What the kernel's refusal to mount one over the other means: it says the same of much.
+fn mismatch(mount: BorrowedFd<'_>, place: &OwnedFd, error: Errno) -> Errno {
+    let is_folder =
+        |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let mounted = rustix::fs::fstat(mount).map(is_folder);
+    match (mounted, rustix::fs::fstat(place).map(is_folder)) {
+        (Ok(true), Ok(false)) => Errno::NOTDIR,
+        (Ok(false), Ok(true)) => Errno::ISDIR,
+        _ => error,
+    }
 }
 
 pub(crate) fn own(kind: &Filesystem, attributes: Attributes) -> Result<OwnedFd, Errno> {

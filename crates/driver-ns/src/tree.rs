@@ -141,6 +141,9 @@ impl Step {
                 Some(Source::Host(source)) => {
                     format!("mounting {} on {}", show(source), show(path))
                 }
+                Some(Source::Own(kind)) => {
+                    format!("mounting the guest's {} on {}", kind.name(), show(path))
+                }
                 _ => format!("mounting on {}", show(path)),
             },
             Self::Switch { path, .. } => format!("setting {}", show(path)),

@@ -1,6 +1,7 @@
 //! Why a guest did not start, or could not be ended.
 
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -84,15 +85,31 @@ pub enum LaunchError {
         /// What would help.
         help: Option<String>,
     },
+    /// Something else ended the guest's first process before it could say why.
+    #[error("the guest's first process was killed while it built the root{}", if *.out_of_memory { ": memory ran out" } else { "" })]
+    Killed {
+        /// Its memory ran out, as far as its limits tell.
+        out_of_memory: bool,
+        /// What would help.
+        help: Option<String>,
+    },
+    /// The time for a start was over.
+    #[error("the guest's root was not built within {} s", .limit.as_secs_f64())]
+    TooSlow {
+        /// How long it might take.
+        limit: Duration,
+    },
 }
 
 impl LaunchError {
     /// The hint, where there is one.
     pub fn help(&self) -> Option<&str> {
         match self {
-            Self::Unsupported { help, .. } | Self::Invalid { help, .. } | Self::Os { help, .. } => {
-                help.as_deref()
-            }
+            Self::Unsupported { help, .. }
+            | Self::Invalid { help, .. }
+            | Self::Os { help, .. }
+            | Self::Killed { help, .. } => help.as_deref(),
+            Self::TooSlow { .. } => None,
         }
     }
 
@@ -101,6 +118,7 @@ impl LaunchError {
         match self {
             Self::Os { phase, .. } => *phase,
             Self::Unsupported { .. } | Self::Invalid { .. } => LaunchPhase::Prepare,
+            Self::Killed { .. } | Self::TooSlow { .. } => LaunchPhase::Rootfs,
         }
     }
 }

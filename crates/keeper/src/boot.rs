@@ -1,5 +1,6 @@
 //! From a launched guest to one that is ready: the agent answers, the working directory is there, the main command runs.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use tokio::time::timeout;
 use crate::failure;
 use crate::jobs::MAIN;
 use crate::shared::Shared;
+
+const WORKDIR: &str = "working directory";
+const MAIN_COMMAND: &str = "main command";
 
 /// Whether there is nothing to wait for.
 ///
@@ -44,22 +48,42 @@ pub(crate) async fn finish(
     main: bool,
 ) -> Result<(), Failure> {
     let limit = spec.timeouts.boot;
-    match timeout(limit, steps(&shared, &spec, main)).await {
+    let step = Cell::new("agent");
+    match timeout(limit, steps(&shared, &spec, main, &step)).await {
         Ok(done) => done,
-        Err(_) => Err(Failure {
-            phase: Some("agent".to_owned()),
-            ..failure::plain(ErrorKind::TimedOut, too_slow(limit))
-        }),
+        Err(_) => Err(too_slow(step.get(), limit)),
     }
 }
 
-fn too_slow(limit: Duration) -> String {
-    format!("the guest was not ready within {} s", limit.as_secs_f64())
+fn too_slow(phase: &str, limit: Duration) -> Failure {
+    let what = match phase {
+        WORKDIR => "its working directory was looked for",
+        MAIN_COMMAND => "its main command was started",
+        _ => "its agent was waited for",
+    };
+    Failure {
+        phase: Some(phase.to_owned()),
+        ..failure::plain(
+            ErrorKind::TimedOut,
+            format!(
+                "the guest was not ready within {} s: {what}",
+                limit.as_secs_f64()
+            ),
+        )
+    }
 }
 
-async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec, main: bool) -> Result<(), Failure> {
+async fn steps(
+    shared: &Rc<Shared>,
+    spec: &SandboxSpec,
+    main: bool,
+    step: &Cell<&'static str>,
+) -> Result<(), Failure> {
     match &spec.workdir {
-        Some(path) => check_workdir(&shared.agent, path).await?,
+        Some(path) => {
+            step.set(WORKDIR);
+            check_workdir(&shared.agent, path).await?;
+        }
         None if !main => shared
             .agent
             .ping()
@@ -69,7 +93,10 @@ async fn steps(shared: &Rc<Shared>, spec: &SandboxSpec, main: bool) -> Result<()
         None => {}
     }
     match &spec.command {
-        Some(command) if main => start_main(shared, spec, command).await,
+        Some(command) if main => {
+            step.set(MAIN_COMMAND);
+            start_main(shared, spec, command).await
+        }
         _ => Ok(()),
     }
 }
@@ -102,7 +129,7 @@ async fn start_main(
     match shared.jobs.start(shared, start).await {
         Ok(_) => Ok(()),
         Err(failure) => Err(Failure {
-            phase: failure.phase.or_else(|| Some("main command".to_owned())),
+            phase: failure.phase.or_else(|| Some(MAIN_COMMAND.to_owned())),
             ..failure
         }),
     }
@@ -110,7 +137,7 @@ async fn start_main(
 
 async fn check_workdir(agent: &AgentClient, path: &ByteString) -> Result<(), Failure> {
     let wrong = |what: &str| Failure {
-        phase: Some("working directory".to_owned()),
+        phase: Some(WORKDIR.to_owned()),
         ..failure::plain(
             ErrorKind::InvalidInput,
             format!(

@@ -42,23 +42,22 @@ pub(crate) fn reap(error: ReapError) -> Failure {
 }
 
 pub(crate) fn launch(error: LaunchError) -> Failure {
-    let (kind, phase) = match &error {
-        LaunchError::Unsupported { .. } => (ErrorKind::Unsupported, None),
-        LaunchError::Invalid { .. } => (ErrorKind::InvalidInput, None),
-        LaunchError::Os { phase, source, .. } => {
-            let kind = match kind_of(source) {
-                ErrorKind::Os => ErrorKind::BootFailed,
-                other => other,
-            };
-            (kind, Some(phase.as_str().to_owned()))
-        }
-        _ => (
-            ErrorKind::BootFailed,
-            Some(error.phase().as_str().to_owned()),
-        ),
+    let kind = match &error {
+        LaunchError::Unsupported { .. } => ErrorKind::Unsupported,
+        LaunchError::Invalid { .. } => ErrorKind::InvalidInput,
+        LaunchError::Os { source, .. } => match kind_of(source) {
+            ErrorKind::Os => ErrorKind::BootFailed,
+            other => other,
+        },
+        LaunchError::Killed {
+            out_of_memory: true,
+            ..
+        } => ErrorKind::ResourceExhausted,
+        LaunchError::TooSlow { .. } => ErrorKind::TimedOut,
+        _ => ErrorKind::BootFailed,
     };
     Failure {
-        phase,
+        phase: Some(error.phase().as_str().to_owned()),
         hints: error.help().map(str::to_owned).into_iter().collect(),
         ..plain(kind, with_causes(&error))
     }
@@ -92,6 +91,15 @@ pub(crate) fn boot(phase: &str, error: AgentError) -> Failure {
     Failure {
         kind,
         phase: Some(phase.to_owned()),
+        ..failure
+    }
+}
+
+/// A start's failure: with a phase, and with the end of what the keeper has written down about it.
+pub(crate) fn at_boot(failure: Failure, log_tail: Vec<u8>) -> Failure {
+    Failure {
+        phase: Some(failure.phase.unwrap_or_else(|| "prepare".to_owned())),
+        log_tail,
         ..failure
     }
 }

@@ -42,8 +42,8 @@ impl Journal {
         }
     }
 
-    /// The end of it.
-    pub(crate) fn tail(&self) -> Vec<u8> {
+    /// The end of what was written since then, milliseconds since 1970.
+    pub(crate) fn tail(&self, since: Option<u64>) -> Vec<u8> {
         let mut tail = Vec::new();
         if let Ok(mut file) = File::open(&self.path) {
             let length = file.metadata().map_or(0, |m| m.len());
@@ -52,6 +52,45 @@ impl Journal {
                 .and_then(|_| file.take(TAIL).read_to_end(&mut tail));
             drop(read);
         }
-        tail
+        newer(&tail, since.unwrap_or(0)).to_vec()
+    }
+}
+
+/// From the first line on that was written since then. A cut first line has no time of its own.
+fn newer(log: &[u8], since: u64) -> &[u8] {
+    let mut at = 0;
+    for line in log.split_inclusive(|byte| *byte == b'\n') {
+        let time = line.split(|byte| *byte == b' ').next();
+        let time = time.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
+        if time.is_some_and(|time| time >= since) {
+            break;
+        }
+        at += line.len();
+    }
+    &log[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_of_one_run() {
+        let log = b"77 cut\n1000 before\n2000 at\nmore of it\n3000 after\n";
+        assert_eq!(newer(log, 2000), &log[19..]);
+        assert_eq!(newer(log, 3001), b"");
+        assert_eq!(newer(b"", 0), b"");
+    }
+
+    #[test]
+    fn nothing_written_is_no_tail() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::new(folder.path().join("keeper.log"));
+        assert_eq!(journal.tail(None), b"");
+        let before = clock::now_ms();
+        journal.line("a complaint");
+        let tail = journal.tail(Some(before));
+        assert!(tail.ends_with(b" a complaint\n"), "{tail:?}");
+        assert_eq!(journal.tail(Some(u64::MAX)), b"");
     }
 }

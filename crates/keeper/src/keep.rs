@@ -142,6 +142,7 @@ async fn keep<D: Driver>(
     let started = match start::launch(driver, context, &begun, &mut report, &mut timings).await {
         Ok(started) => started,
         Err(failure) => {
+            let failure = failure::at_boot(failure, context.journal.tail(begun.record.started_ms));
             let cleaned = undo(
                 driver,
                 context,

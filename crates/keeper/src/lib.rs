@@ -37,6 +37,7 @@ mod report;
 mod shared;
 mod start;
 mod told;
+mod unborn;
 mod wire;
 
 use std::fs::File;

@@ -24,10 +24,13 @@ use crate::machine::{Effect, Event, Stop, Timer};
 use crate::report::Report;
 use crate::shared::{Ask, Shared};
 use crate::told::Told;
+use crate::unborn::{creator_gone, unborn};
 use crate::{ask, boot, failure};
 
 /// How long after the guest's end its jobs may take to hear of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long after its last connection the guest's end may come.
+const DEATH: Duration = Duration::from_millis(200);
 /// A start that takes longer than this is told of.
 const WONDER: Duration = Duration::from_millis(250);
 /// The catalogue is closed when the start was this long ago.
@@ -121,15 +124,13 @@ impl<D: Driver> Life<'_, D> {
                 () = at(next) => Woken::Time,
             };
             match woken {
-                Woken::Guest(exit) => {
-                    work.exit = Some(exit);
-                    // A job that ended with the guest, and told so, has ended first.
-                    self.let_jobs_speak().await;
-                    self.shared.note(Event::GuestEnded { oom: exit.oom });
-                }
+                Woken::Guest(exit) => self.guest_ended(exit, &mut work).await,
                 Woken::Booted(result) => {
                     work.boot = None;
-                    self.booted(result, &mut work);
+                    match self.died_of(&result).await {
+                        Some(exit) => self.guest_ended(exit, &mut work).await,
+                        None => self.booted(result, &mut work),
+                    }
                 }
                 Woken::Counted(count) => {
                     work.counting = None;
@@ -141,6 +142,22 @@ impl<D: Driver> Life<'_, D> {
             }
         }
         self.finish(work)
+    }
+
+    async fn guest_ended(&self, exit: GuestExit, work: &mut Work) {
+        work.exit = Some(exit);
+        // A job that ended with the guest, and told so, has ended first.
+        self.let_jobs_speak().await;
+        self.shared.note(Event::GuestEnded { oom: exit.oom });
+    }
+
+    /// The guest's end, if that is why it did not get ready: its connections close a moment before.
+    async fn died_of(&mut self, booted: &Result<(), Failure>) -> Option<GuestExit> {
+        let lost = booted.as_ref().err()?;
+        if !matches!(lost.kind, ErrorKind::BootFailed | ErrorKind::GuestDied) {
+            return None;
+        }
+        timeout(DEATH, self.guest.wait()).await.ok()
     }
 
     /// Stops the guest as when that is asked for. Said again, it is killed.
@@ -454,9 +471,11 @@ impl<D: Driver> Life<'_, D> {
         let failed = work.report.is_some() || work.failure.is_some();
         let failure = failed.then(|| {
             let failure = work.failure.unwrap_or_else(|| unborn(&end));
-            Failure {
-                log_tail: self.context.journal.tail(),
-                ..failure
+            let log = self.context.journal.tail(self.record.started_ms);
+            match failure.kind {
+                // It was not its start that failed.
+                ErrorKind::Cancelled => failure,
+                _ => failure::at_boot(failure, log),
             }
         });
         Outcome {
@@ -517,40 +536,6 @@ impl Work {
             .chain(own.into_iter().flatten())
             .min()
     }
-}
-
-/// Why a guest that ended before it was ready did not start.
-fn unborn(end: &EndReport) -> Failure {
-    let how = match (end.reason, end.status) {
-        (EndReason::LeaseEnded, _) => {
-            return creator_gone();
-        }
-        (EndReason::KeeperSignalled, _) => {
-            return failure::plain(
-                ErrorKind::Cancelled,
-                "its keeper was told to end while it started",
-            );
-        }
-        (EndReason::Killed | EndReason::Stopped | EndReason::Replaced, _) => {
-            return failure::plain(ErrorKind::Cancelled, "it was stopped while it started");
-        }
-        (EndReason::OutOfMemory, _) => "memory ran out".to_owned(),
-        (EndReason::OutOfDisk, _) => "its files took more than they may".to_owned(),
-        (_, Some(ExitStatus::Code(code))) => format!("its process 1 ended with code {code}"),
-        (_, Some(ExitStatus::Signal(signal))) => format!("signal {signal} ended its process 1"),
-        (_, None) => "its process 1 ended".to_owned(),
-    };
-    Failure {
-        phase: Some("agent".to_owned()),
-        ..failure::plain(
-            ErrorKind::BootFailed,
-            format!("the guest ended while it was being started: {how}"),
-        )
-    }
-}
-
-fn creator_gone() -> Failure {
-    failure::plain(ErrorKind::Cancelled, "its creator ended while it started")
 }
 
 async fn finished(task: &mut Option<JoinHandle<Result<(), Failure>>>) -> Result<(), Failure> {

@@ -36,7 +36,8 @@ fn everything(handle: &SandboxHandle, show_secrets: bool) -> Value {
         "phase": failure.phase,
         "message": failure.message,
         "hints": failure.hints,
-        "log_tail": ByteString::from(failure.log_tail.as_slice()),
+        "log_tail": (!failure.log_tail.is_empty())
+            .then(|| ByteString::from(failure.log_tail.as_slice())),
     })));
     all
 }

@@ -1,6 +1,7 @@
 //! The real program, driven from outside.
 
 mod arguments;
+mod boot;
 mod common;
 mod crash;
 mod files;

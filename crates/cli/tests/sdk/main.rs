@@ -369,6 +369,19 @@ fn a_failed_start_is_typed_and_leaves_nothing() {
             .expect_err("there is nothing to mount");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
         assert!(error.to_string().contains("/no/such/folder"), "{error:?}");
+        assert_eq!(error.boot_failure().expect("typed").phase, "prepare");
+        place.none_is_left().await;
+        let error = Sandbox::builder(&place.host, "box")
+            .command(["no-such-program"])
+            .create()
+            .await
+            .expect_err("there is nothing to run");
+        assert_eq!(error.kind(), ErrorKind::SpawnFailed, "{error:?}");
+        assert_eq!(error.boot_failure().expect("typed").phase, "main command");
+        assert_eq!(
+            error.spawn_failure().expect("typed").reason,
+            SpawnReason::NotFound
+        );
         place.none_is_left().await;
         let error = Sandbox::builder(&place.host, "../x")
             .memory("lots")

@@ -143,6 +143,8 @@ pub(crate) struct Options {
     pub(crate) data: Option<PathBuf>,
     pub(crate) scripts: Option<PathBuf>,
     pub(crate) fail_record: bool,
+    /// Kills the guest's first process when it is recorded, and waits for its end.
+    pub(crate) kill_at_record: bool,
     pub(crate) agent: Option<&'static [u8]>,
 }
 
@@ -174,6 +176,9 @@ pub(crate) fn launch(spec: SandboxSpec, options: Options) -> Result<Guest, Launc
         }),
         record: Box::new(move |run| {
             *record.borrow_mut() = Some(run.clone());
+            if options.kill_at_record {
+                kill_and_wait(run.init.map_or(0, |init| init.pid));
+            }
             if options.fail_record {
                 Err(std::io::Error::other("no space"))
             } else {
@@ -197,6 +202,15 @@ pub(crate) fn launch(spec: SandboxSpec, options: Options) -> Result<Guest, Launc
         runtime,
         _folder: folder,
     })
+}
+
+/// Kills a child of this process and waits until it is one that has ended, which is left for others to reap.
+fn kill_and_wait(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    while cosm_sys::procfs::stat(pid.as_raw_nonzero().get()).is_ok_and(|stat| stat.state != b'Z') {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Starts a guest that must start.

@@ -208,10 +208,25 @@ fn failed_boots_leave_nothing(bench: &Bench) {
         image: cosm_spec::ImageSource::Folder("/no/such/rootfs".into()),
         ..bench.spec("f")
     };
-    for (spec, kind, word) in [
-        (no_workdir, ErrorKind::InvalidInput, "working directory"),
-        (no_command, ErrorKind::SpawnFailed, "/no/such/program"),
-        (no_folder, ErrorKind::InvalidInput, "/no/such/rootfs"),
+    for (spec, kind, phase, word) in [
+        (
+            no_workdir,
+            ErrorKind::InvalidInput,
+            "working directory",
+            "/no/such does not exist",
+        ),
+        (
+            no_command,
+            ErrorKind::SpawnFailed,
+            "main command",
+            "/no/such/program",
+        ),
+        (
+            no_folder,
+            ErrorKind::InvalidInput,
+            "prepare",
+            "/no/such/rootfs",
+        ),
     ] {
         // What is not isolated has no root file system.
         if bench.fake && word.ends_with("rootfs") {
@@ -220,7 +235,9 @@ fn failed_boots_leave_nothing(bench: &Bench) {
         let (keeper, result) = bench.create(&spec);
         let failure = result.expect_err("it can't start");
         assert_eq!(failure.kind, kind, "{failure:?}");
+        assert_eq!(failure.phase.as_deref(), Some(phase), "{failure:?}");
         assert!(failure.message.contains(word), "{failure:?}");
+        assert!(failure.log_tail.is_empty(), "{failure:?}");
         bench.assert_empty();
         keeper.gone();
     }
