@@ -15,6 +15,7 @@ const LOOP_HELP: &str = "a link on this path, of the image or of what is mounted
 const OPENAT2_HELP: &str = "the system call openat2 (Linux 5.6) is needed, which keeps an image's links inside of it: where a container runs cosm, its seccomp profile may be too old to know it";
 
 const LEADS_NOWHERE_HELP: &str = "a link on this path, of the image or of what is mounted there, leads nowhere; make it a folder, or a link to a path of the image";
+const NOT_OWN_HELP: &str = "a folder on this path, of the image or of what is mounted there, is closed to who has no id in the guest: an ordinary user needs an image of its own";
 const OTHER_KIND_HELP: &str = "of what is mounted and the place in the image for it one is a folder and the other is not: remove the image's, or mount it elsewhere";
 const NO_ROOM_HELP: &str = "the guest's root does not fit into what the sandbox may take: give it more with --disk, or with --memory where its files lie in memory";
 
@@ -148,6 +149,7 @@ fn help(failure: Failure, tree: &Tree, _host: &Host) -> Option<String> {
                 .to_owned(),
         ),
         (_, Some(_), Errno::LOOP) => Some(LOOP_HELP.to_owned()),
+        (_, Some(_), Errno::ACCESS) => Some(NOT_OWN_HELP.to_owned()),
         (_, Some(_), Errno::NOENT) => Some(LEADS_NOWHERE_HELP.to_owned()),
         (_, Some(_), Errno::NOTDIR | Errno::ISDIR) => Some(OTHER_KIND_HELP.to_owned()),
         (_, _, Errno::NOSPC | Errno::DQUOT) => Some(NO_ROOM_HELP.to_owned()),
