@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cosm_base::{RunId, SandboxId};
 use cosm_driver::{
@@ -240,7 +240,15 @@ impl Guest {
             .shutdown(std::net::Shutdown::Write)
             .expect("shutdown");
         let mut answer = Vec::new();
-        connection.read_to_end(&mut answer).expect("an answer");
+        let asked = Instant::now();
+        if let Err(error) = connection.read_to_end(&mut answer) {
+            panic!(
+                "no answer to {script:?} after {:?}: {error}; read {:?}\n{}",
+                asked.elapsed(),
+                String::from_utf8_lossy(&answer),
+                self.processes(),
+            );
+        }
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (output, code) = answer
             .trim_end()
@@ -250,6 +258,28 @@ impl Guest {
             code: code.parse().unwrap_or(-3),
             output: output.trim_end().to_owned(),
         }
+    }
+
+    /// What the kernel says of the guest's processes, for a test that has to give up on them.
+    fn processes(&self) -> String {
+        let Some(init) = self.record.init else {
+            return "its first process was not recorded".to_owned();
+        };
+        let mut pids = vec![init.pid];
+        pids.extend(cosm_sys::procfs::descendants(init.pid));
+        let mut said = String::new();
+        for pid in pids {
+            said += &format!("process {pid}:\n");
+            for file in ["stat", "wchan", "syscall", "stack", "cmdline"] {
+                let text = std::fs::read(format!("/proc/{pid}/{file}"));
+                let text = text.map_or_else(
+                    |error| error.to_string(),
+                    |bytes| String::from_utf8_lossy(&bytes).replace('\0', " "),
+                );
+                said += &format!("  {file}: {}\n", text.trim().replace('\n', "\n    "));
+            }
+        }
+        said
     }
 
     /// Says something to the stand-in agent without waiting for an answer.
