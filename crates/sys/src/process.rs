@@ -395,35 +395,64 @@ pub fn place_fd(fd: BorrowedFd<'_>, number: i32) -> Result<()> {
     .map(drop)
 }
 
+/// What a signal does, in the kernel's layout.
+#[repr(C)]
+struct KernelSigaction {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+static DEFAULT_ACTION: KernelSigaction = KernelSigaction {
+    handler: libc::SIG_DFL,
+    flags: 0,
+    restorer: 0,
+    mask: 0,
+};
+
+/// Whether this process ignores a signal, as one does that `nohup` or a shell without job control has started.
+///
+/// # Errors
+/// There is no such signal.
+pub fn is_ignored(signal: i32) -> Result<bool> {
+    let mut found = KernelSigaction { ..DEFAULT_ACTION };
+    let number = usize::try_from(signal).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel writes one `struct sigaction` of its layout, and changes nothing.
+    unsafe {
+        syscall(
+            libc::SYS_rt_sigaction,
+            [number, 0, &raw mut found as usize, 8, 0, 0],
+        )
+    }?;
+    Ok(found.handler == libc::SIG_IGN)
+}
+
+/// Gives a signal its default action.
+///
+/// # Errors
+/// There is no such signal, or it can't be changed.
+pub fn default_signal(signal: i32) -> Result<()> {
+    let number = usize::try_from(signal).map_err(|_| Errno::INVAL)?;
+    // SAFETY: `DEFAULT_ACTION` is a valid `struct sigaction` of the kernel's layout and installs no handler.
+    unsafe {
+        syscall(
+            libc::SYS_rt_sigaction,
+            [number, &raw const DEFAULT_ACTION as usize, 0, 8, 0, 0],
+        )
+    }?;
+    Ok(())
+}
+
 /// Resets every signal to its default action and unblocks all: for a child that will exec next.
 ///
 /// # Errors
 /// None on a known kernel.
 pub fn default_signals() -> Result<()> {
-    #[repr(C)]
-    struct KernelSigaction {
-        handler: usize,
-        flags: usize,
-        restorer: usize,
-        mask: u64,
-    }
-    let default = KernelSigaction {
-        handler: libc::SIG_DFL,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
-    for signal in 1..=64_usize {
-        if signal == libc::SIGKILL as usize || signal == libc::SIGSTOP as usize {
-            continue;
+    for signal in 1..=64 {
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP {
+            default_signal(signal)?;
         }
-        // SAFETY: `default` is a valid `struct sigaction` of the kernel's layout and installs no handler.
-        unsafe {
-            syscall(
-                libc::SYS_rt_sigaction,
-                [signal, &raw const default as usize, 0, 8, 0, 0],
-            )
-        }?;
     }
     let none: u64 = 0;
     // SAFETY: `none` is a valid signal set of the size given.

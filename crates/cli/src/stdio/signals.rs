@@ -23,13 +23,13 @@ impl Ask {
     }
 }
 
-/// Waits for signals.
+/// Waits for signals. One that this program was started to ignore, as by `nohup`, asks for nothing (`None`).
 #[derive(Debug)]
 pub(crate) struct Asked {
-    interrupt: Signal,
-    quit: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    interrupt: Option<Signal>,
+    quit: Option<Signal>,
+    terminate: Option<Signal>,
+    hangup: Option<Signal>,
 }
 
 impl Asked {
@@ -38,7 +38,15 @@ impl Asked {
     /// # Errors
     /// The system refused.
     pub(crate) fn new() -> Result<Self> {
-        let on = |kind| signal(kind).map_err(crate::error::os("waiting for signals"));
+        let on = |kind: SignalKind| {
+            let ignored = cosm_sys::process::is_ignored(kind.as_raw_value());
+            let heard = match ignored.map_err(std::io::Error::from) {
+                Ok(true) => Ok(None),
+                Ok(false) => signal(kind).map(Some),
+                Err(error) => Err(error),
+            };
+            heard.map_err(crate::error::os("waiting for signals"))
+        };
         Ok(Self {
             interrupt: on(SignalKind::interrupt())?,
             quit: on(SignalKind::quit())?,
@@ -76,10 +84,20 @@ impl Asked {
     /// The next one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Ask {
         tokio::select! {
-            _ = self.interrupt.recv() => Ask::Interrupt(2),
-            _ = self.quit.recv() => Ask::Interrupt(3),
-            _ = self.terminate.recv() => Ask::Leave(15),
-            _ = self.hangup.recv() => Ask::Leave(1),
+            () = heard(&mut self.interrupt) => Ask::Interrupt(2),
+            () = heard(&mut self.quit) => Ask::Interrupt(3),
+            () = heard(&mut self.terminate) => Ask::Leave(15),
+            () = heard(&mut self.hangup) => Ask::Leave(1),
         }
+    }
+}
+
+/// Waits for this signal, for ever where it is ignored. Cancel-safe.
+async fn heard(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
     }
 }

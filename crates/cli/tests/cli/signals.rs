@@ -1,5 +1,6 @@
 //! Being told to end, at any moment: a clean exit that says so, and nothing half-made.
 
+use std::io::{BufRead as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,6 +13,10 @@ const MOMENTS: u64 = 24;
 const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::INT];
 
 fn started(cosm: &Cosm, args: &[&str]) -> Child {
+    // Whoever runs the tests in the background of a script has them ignore these.
+    for signal in SIGNALS.into_iter().chain([Signal::QUIT, Signal::HUP]) {
+        cosm_sys::process::default_signal(signal.as_raw()).expect("a signal");
+    }
     let mut command = cosm.command(args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().expect("starts")
@@ -144,4 +149,38 @@ fn a_keeper_that_is_told_so_twice_does_not_wait() {
     let begun = std::time::Instant::now();
     cosm.fails(137, ["wait", "box"]);
     assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn what_is_ignored_from_the_start_ends_nothing() {
+    let cosm = Cosm::new();
+    for signal in [Signal::HUP, Signal::INT] {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("trap '' {}; exec \"$@\"", signal.as_raw());
+        let talk = "echo up; read -r word; echo $word";
+        let run = cosm.command(["run", "-i", "--", "sh", "-c", talk]);
+        command.args(["-c", &script, "sh"]).arg(run.get_program());
+        command.args(run.get_args());
+        command.env_clear();
+        command.envs(
+            run.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut output = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("readable");
+        assert_eq!(line, "up\n");
+        kill_process(Pid::from_child(&child), signal).expect("kill");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(b"on\n").expect("it reads on");
+        line.clear();
+        output.read_line(&mut line).expect("readable");
+        assert_eq!(line, "on\n", "{signal:?}");
+        assert!(child.wait().expect("ends").success(), "{signal:?}");
+    }
 }
