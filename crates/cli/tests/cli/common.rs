@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// A state folder and a folder for sockets. All sandboxes in it are removed in the end.
@@ -16,6 +17,10 @@ pub(crate) struct Cosm {
 
 impl Cosm {
     pub(crate) fn new() -> Self {
+        // Whoever runs the tests in the background of a script has them ignore these, and the program with them.
+        for signal in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM] {
+            cosm_sys::process::default_signal(signal.as_raw()).expect("a signal");
+        }
         Self {
             home: private_dir("cosm-home"),
             runtime: private_dir("cr"),

@@ -13,10 +13,6 @@ const MOMENTS: u64 = 24;
 const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::INT];
 
 fn started(cosm: &Cosm, args: &[&str]) -> Child {
-    // Whoever runs the tests in the background of a script has them ignore these.
-    for signal in SIGNALS.into_iter().chain([Signal::QUIT, Signal::HUP]) {
-        cosm_sys::process::default_signal(signal.as_raw()).expect("a signal");
-    }
     let mut command = cosm.command(args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().expect("starts")
