@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::{Agent, boot, command, framed, run, shell};
 use cosm_agent_client::{AgentError, ExecEvent};
-use cosm_proto::agent::{ExitStatus, Rlimit, RlimitKind, SpawnReason, Stdio};
+use cosm_proto::agent::{
+    ExecIn, ExitStatus, Hello, Request, Rlimit, RlimitKind, SpawnReason, Stdio, VERSION,
+};
+use cosm_proto::frame::{self, Kind};
 
 #[tokio::test]
 async fn code_streams_and_usage() {
@@ -395,4 +399,29 @@ async fn signals_reach_the_command_and_its_tree() {
     // After the end nothing of this is an error.
     session.control.signal(15, true).await.expect("ignored");
     session.control.kill().await.expect("ignored");
+}
+
+#[test]
+fn what_comes_in_one_piece_with_the_request_is_heard() {
+    use std::io::{Read as _, Write as _};
+
+    let agent = Agent::start();
+    let mut start = command(&["cat"]);
+    start.stdio = Stdio::Framed { stdin: true };
+    let hello = Hello {
+        version: VERSION,
+        request: Request::Exec(start),
+    };
+    let mut all = frame::message(&hello).expect("it fits");
+    all.extend_from_slice(&frame::header(Kind::Stdin, 5));
+    all.extend_from_slice(b"early");
+    all.extend_from_slice(&frame::message(&ExecIn::StdinEof).expect("it fits"));
+    let mut host = UnixStream::connect(agent.folder().join("socket")).expect("connect");
+    host.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a time limit");
+    host.write_all(&all).expect("write");
+    let mut answer = Vec::new();
+    host.read_to_end(&mut answer)
+        .expect("an answer within the time limit");
+    assert!(answer.windows(5).any(|part| part == b"early"));
 }

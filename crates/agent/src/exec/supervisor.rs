@@ -117,6 +117,8 @@ impl Supervisor {
 
     /// Answers whether it returned 0 and left nothing running.
     fn supervise(&mut self) -> Result<bool, Broken> {
+        // What came right behind the request has been read with it: the socket will not tell of it again.
+        self.obey()?;
         loop {
             self.link.flush()?;
             if self.is_drained() {
