@@ -1,0 +1,17 @@
+//! Images: references, registries, the store of layers, unpacking, archives and recipes.
+//!
+//! An image is an ordered list of layers, each named by the digest of its uncompressed tar (its *diff id*), and a
+//! configuration. All that comes from a registry or an archive is hostile until its digest has been checked, and what is
+//! in a layer stays so.
+
+pub mod cancel;
+pub mod digest;
+pub mod layer;
+pub mod manifest;
+pub mod platform;
+pub mod reference;
+
+pub use cancel::{Cancel, Cancelled};
+pub use digest::Digest;
+pub use platform::Platform;
+pub use reference::Reference;
