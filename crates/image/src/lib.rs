@@ -10,6 +10,7 @@ pub mod layer;
 pub mod manifest;
 pub mod platform;
 pub mod reference;
+pub mod registry;
 
 pub use cancel::{Cancel, Cancelled};
 pub use digest::Digest;
