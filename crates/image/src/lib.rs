@@ -5,6 +5,7 @@
 //! in a layer stays so.
 
 pub mod cancel;
+pub mod config;
 pub mod digest;
 pub mod layer;
 pub mod manifest;
@@ -13,6 +14,7 @@ pub mod reference;
 pub mod registry;
 
 pub use cancel::{Cancel, Cancelled};
+pub use config::ImageConfig;
 pub use digest::Digest;
 pub use platform::Platform;
 pub use reference::Reference;

@@ -8,9 +8,10 @@ use ureq::BodyReader;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use ureq::http::{HeaderMap, Method};
 
-use super::error::{FoundSize, RegistryError};
+use super::error::RegistryError;
 use super::exchange::Ask;
 use super::host::Endpoint;
+use super::said::FoundSize;
 use super::send::{Client, Request};
 use super::wait::Patience;
 use crate::cancel::Cancel;

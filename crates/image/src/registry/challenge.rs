@@ -162,8 +162,8 @@ mod tests {
         );
         assert_eq!(one("Bearer realm=").param("realm"), Some(""));
         assert!(parse(&"a,".repeat(100_000)).len() <= MAX_CHALLENGES);
-        let many = one(&format!("Bearer {}", "a=b,".repeat(100_000)));
-        assert!(many.params.len() <= MAX_PARAMS);
+        let many = parse(&format!("Bearer {}", "a=b,".repeat(100_000)));
+        assert_eq!(many[0].params.len(), MAX_PARAMS);
         let long = one(&format!("Bearer realm=\"{}\"", "\u{e4}".repeat(100_000)));
         assert!(long.param("realm").expect("a realm").len() <= MAX_HEADER);
     }

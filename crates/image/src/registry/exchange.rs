@@ -9,8 +9,9 @@ use ureq::{Body, BodyReader};
 
 use super::agents::Agents;
 use super::config::RegistryConfig;
-use super::error::{RegistryError, Said};
+use super::error::RegistryError;
 use super::host::{Origin, follow};
+use super::said::Said;
 use super::wait::retry_after;
 use crate::cancel::Cancel;
 

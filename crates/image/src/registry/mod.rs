@@ -22,6 +22,7 @@ mod error;
 mod exchange;
 mod helper;
 mod host;
+mod said;
 mod send;
 mod wait;
 
@@ -37,8 +38,9 @@ pub use blob::Blob;
 pub use config::{CredentialSources, HostConfig, ProxyConfig, RegistryConfig, Timeouts};
 pub use credentials::Credentials;
 pub use docker_config::{Login, LoginFile, list_logins, remove_login, store_login};
-pub use error::{FoundSize, RegistryError, Said};
+pub use error::RegistryError;
 pub use helper::HelperError;
+pub use said::{FoundSize, Said};
 
 use crate::cancel::Cancel;
 use crate::digest::Digest;
