@@ -11,6 +11,11 @@ use crate::user;
 const PACKAGES: &[&str] = &[
     "bubblewrap",
     "busybox-static",
+    // Registries to pull from.
+    "docker-registry",
+    "skopeo",
+    "apache2-utils",
+    "openssl",
     "ca-certificates",
     "crun",
     "dbus-user-session",

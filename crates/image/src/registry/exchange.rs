@@ -232,21 +232,25 @@ pub(crate) fn redacted(address: &str) -> String {
     format!("{scheme}{host}").chars().take(MAX).collect()
 }
 
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// Whether what went wrong may be that the other side speaks no TLS. One that refuses this client in the words of TLS
+/// does speak it.
+pub(crate) fn may_speak_no_tls(error: &ureq::Error) -> bool {
+    tls_error(error).is_none_or(|error| matches!(error, rustls::Error::InvalidMessage(_)))
+}
+
 fn transport(origin: &Origin, error: ureq::Error) -> RegistryError {
-    let certificate = |error: &rustls::Error| {
-        matches!(
-            error,
-            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented
-        )
-    };
-    let is_certificate = match &error {
-        ureq::Error::Rustls(error) => certificate(error),
-        ureq::Error::Io(error) => error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            .is_some_and(certificate),
-        _ => false,
-    };
+    let is_certificate = matches!(
+        tls_error(&error),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    );
     let host = origin.name();
     let source = Box::new(error);
     if is_certificate {

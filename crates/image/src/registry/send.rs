@@ -11,7 +11,7 @@ use super::auth::{Held, Key, Visit, Wallet, challenges};
 use super::config::RegistryConfig;
 use super::credentials::{self, Credentials};
 use super::error::RegistryError;
-use super::exchange::{Answer, Ask, Http};
+use super::exchange::{Answer, Ask, Http, may_speak_no_tls};
 use super::host::{Endpoint, Origin, Scheme};
 use super::wait::Patience;
 use crate::cancel::Cancel;
@@ -232,7 +232,9 @@ impl Client {
         };
         match exchange(true) {
             // A certificate that is not trusted is no reason to do without one.
-            Err(RegistryError::Transport { host, source }) if host_is(endpoint, &host) => {
+            Err(RegistryError::Transport { host, source })
+                if host_is(endpoint, &host) && may_speak_no_tls(&source) =>
+            {
                 tracing::debug!(%source, "{host} does not speak TLS, perhaps HTTP alone");
                 let plain = exchange(false)?;
                 remember(false);

@@ -2,5 +2,7 @@
 
 mod auth;
 mod faults;
+mod logins;
 mod mirrors;
+mod real;
 mod server;
