@@ -10,6 +10,7 @@ pub mod digest;
 pub mod layer;
 pub mod manifest;
 pub mod platform;
+pub mod recipe;
 pub mod reference;
 pub mod registry;
 

@@ -86,7 +86,7 @@ impl Agents {
 
     fn tls(&self, config: &RegistryConfig, origin: &Origin) -> Result<TlsConfig, RegistryError> {
         let names = names(origin);
-        let settings = settings(config, origin);
+        let settings = settings(config, &origin.name());
         let mut roots = match self.common.get() {
             Some(common) => common.clone(),
             None => {
@@ -131,12 +131,12 @@ fn names(origin: &Origin) -> Vec<String> {
 }
 
 /// A host's settings.
-pub(crate) fn settings<'a>(config: &'a RegistryConfig, origin: &Origin) -> Option<&'a HostConfig> {
-    let names = names(origin);
+pub(crate) fn settings<'a>(config: &'a RegistryConfig, host: &str) -> Option<&'a HostConfig> {
+    let host = canonical_host(host);
     config
         .hosts
         .iter()
-        .find(|(key, _)| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
+        .find(|(key, _)| canonical_host(key) == host)
         .map(|(_, settings)| settings)
 }
 

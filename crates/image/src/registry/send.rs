@@ -76,12 +76,7 @@ impl Client {
 
     /// The address of a host or a mirror.
     pub(crate) fn endpoint(&self, text: &str, is_mirror: bool) -> Result<Endpoint, RegistryError> {
-        let hosts = &self.config.hosts;
-        let plain = |name: &str| {
-            hosts
-                .iter()
-                .any(|(key, host)| host.plain_http && key.eq_ignore_ascii_case(name))
-        };
+        let plain = |name: &str| settings(&self.config, name).is_some_and(|host| host.plain_http);
         Endpoint::new(text, plain, is_mirror)
     }
 
@@ -89,12 +84,7 @@ impl Client {
     pub(crate) fn endpoints(&self, host: &str) -> Result<VecDeque<Endpoint>, RegistryError> {
         let own = self.endpoint(host, false)?;
         let mut all = VecDeque::new();
-        let origin = Origin {
-            https: true,
-            host: own.name.clone(),
-            port: 443,
-        };
-        let mirrors = settings(&self.config, &origin).map(|host| host.mirrors.as_slice());
+        let mirrors = settings(&self.config, &own.name).map(|host| host.mirrors.as_slice());
         for mirror in mirrors.unwrap_or_default() {
             let mirror = self.endpoint(mirror, true)?;
             if !lock(&self.distrusted).contains(&mirror.authority) {
