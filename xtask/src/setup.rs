@@ -9,16 +9,13 @@ use crate::user;
 
 /// The Debian packages of the programs that the tests and the benches call.
 const PACKAGES: &[&str] = &[
+    "apache2-utils",
     "bubblewrap",
     "busybox-static",
-    // Registries to pull from.
-    "docker-registry",
-    "skopeo",
-    "apache2-utils",
-    "openssl",
     "ca-certificates",
     "crun",
     "dbus-user-session",
+    "docker-registry",
     "docker.io",
     "e2fsprogs",
     "fuse2fs",
@@ -27,11 +24,13 @@ const PACKAGES: &[&str] = &[
     "gcc-aarch64-linux-gnu",
     "libc6-dev",
     "libc6-dev-arm64-cross",
+    "openssl",
     "perl-base",
     "procps",
     "python3",
     "qemu-user",
     "runc",
+    "skopeo",
     "strace",
     "tmux",
     "uidmap",

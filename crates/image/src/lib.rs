@@ -1,4 +1,4 @@
-//! Images: references, registries, the store of layers, unpacking, archives and recipes.
+//! Images: references, registries, what layers say, and recipes.
 //!
 //! An image is an ordered list of layers, each named by the digest of its uncompressed tar (its *diff id*), and a
 //! configuration. All that comes from a registry or an archive is hostile until its digest has been checked, and what is

@@ -207,7 +207,8 @@ impl FromStr for Reference {
     }
 }
 
-fn is_tag(tag: &str) -> bool {
+/// Docker's and OCI's rule.
+pub(crate) fn is_tag(tag: &str) -> bool {
     tag.len() <= 128
         && tag
             .bytes()

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -14,6 +13,7 @@ use super::credentials::Credentials;
 use super::error::RegistryError;
 use super::helper::{Helper, HelperError, TOKEN_USER};
 use super::host::{canonical_host, helper_key};
+use super::staged::Staged;
 use crate::cancel::Cancel;
 
 /// A longer file is none of these.
@@ -102,49 +102,10 @@ impl DockerConfig {
         auths.len() != before
     }
 
-    /// Writes the file anew, for this user alone. Who reads it meanwhile sees the old one or the new one.
-    fn write(&self, path: &Path) -> Result<(), RegistryError> {
-        // A link stays one: many keep such files in a repository of their own.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.try_write(&path).map_err(|source| RegistryError::File {
-            doing: "writing",
-            path,
-            source,
-        })
-    }
-
-    fn try_write(&self, path: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(&self.root).map_err(io::Error::other)?;
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
-        }
-        let mut staged = path.as_os_str().to_owned();
-        staged.push(format!(".{}.tmp", std::process::id()));
-        let staged = PathBuf::from(staged);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&staged)
-            .and_then(|mut file| {
-                file.write_all(&text)?;
-                file.write_all(b"\n")?;
-                file.sync_all()
-            })
-            .and_then(|()| fs::rename(&staged, path));
-        if written.is_err() {
-            // What was begun holds secrets.
-            if let Err(error) = fs::remove_file(&staged) {
-                tracing::debug!(%error, "removing what was begun");
-            }
-        }
-        written
+    fn text(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(&self.root).expect("what was JSON can be written");
+        text.push(b'\n');
+        text
     }
 }
 
@@ -207,6 +168,14 @@ impl<'a> LoginFile<'a> {
         }
     }
 
+    fn writing<T>(&self, result: io::Result<T>) -> Result<T, RegistryError> {
+        result.map_err(|source| RegistryError::File {
+            doing: "writing",
+            path: self.path.to_owned(),
+            source,
+        })
+    }
+
     fn ask<T>(
         &self,
         name: &str,
@@ -243,6 +212,7 @@ pub fn store_login(
     credentials: &Credentials,
 ) -> Result<Login, RegistryError> {
     let host = known(host)?;
+    let staged = file.writing(Staged::claim(file.path))?;
     let mut config = DockerConfig::read(file.path)?;
     let helper = config.helper(&host).map(str::to_owned);
     let entry = match &helper {
@@ -255,7 +225,7 @@ pub fn store_login(
         None => write_entry(credentials),
     };
     config.set(&host, entry);
-    config.write(file.path)?;
+    file.writing(staged.replace(&config.text()))?;
     Ok(Login {
         user: credentials.user().map(str::to_owned),
         host,
@@ -269,13 +239,17 @@ pub fn store_login(
 /// [`RegistryError`] when the file is damaged or can't be written, or the program that keeps them fails.
 pub fn remove_login(file: LoginFile<'_>, host: &str) -> Result<bool, RegistryError> {
     let host = known(host)?;
+    if !file.writing(file.path.try_exists())? {
+        return Ok(false);
+    }
+    let staged = file.writing(Staged::claim(file.path))?;
     let mut config = DockerConfig::read(file.path)?;
     if let Some(name) = config.helper(&host) {
         file.ask(name, &host, |helper| helper.erase(helper_key(&host)))?;
     }
     let found = config.forget(&host);
     if found {
-        config.write(file.path)?;
+        file.writing(staged.replace(&config.text()))?;
     }
     Ok(found)
 }

@@ -24,6 +24,7 @@ mod helper;
 mod host;
 mod said;
 mod send;
+mod staged;
 mod wait;
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ pub use said::{FoundSize, Said};
 use crate::cancel::Cancel;
 use crate::digest::Digest;
 use crate::manifest::{Descriptor, MAX_MANIFEST, media};
-use crate::reference::Reference;
+use crate::reference::{Reference, is_tag};
 use exchange::Ask;
 use host::Endpoint;
 use send::{Client, Request};
@@ -141,17 +142,7 @@ impl Registry {
         check_version(version)?;
         self.anywhere(reference, cancel, |endpoint, patience| {
             let accept = accept_manifests();
-            let request = Request {
-                endpoint,
-                repository: reference.repository(),
-                path: format!("{}/manifests/{version}", reference.repository()),
-                what: version,
-                ask: Ask {
-                    method: Method::HEAD,
-                    accept: &accept,
-                    from: 0,
-                },
-            };
+            let request = of_manifest(Method::HEAD, endpoint, reference, version, &accept);
             match self.client.send(&request, patience, cancel) {
                 Ok(answer) => {
                     if let Some(digest) = content_digest(&answer.headers) {
@@ -259,17 +250,7 @@ impl Registry {
         cancel: &Cancel,
     ) -> Result<Document, RegistryError> {
         let accept = accept_manifests();
-        let request = Request {
-            endpoint,
-            repository: reference.repository(),
-            path: format!("{}/manifests/{version}", reference.repository()),
-            what: version,
-            ask: Ask {
-                method: Method::GET,
-                accept: &accept,
-                from: 0,
-            },
-        };
+        let request = of_manifest(Method::GET, endpoint, reference, version, &accept);
         let (headers, bytes) =
             self.client
                 .send_document(&request, "manifest", MAX_MANIFEST, patience, cancel)?;
@@ -290,6 +271,26 @@ impl Registry {
     }
 }
 
+fn of_manifest<'a>(
+    method: Method,
+    endpoint: &'a Endpoint,
+    reference: &'a Reference,
+    version: &'a str,
+    accept: &'a str,
+) -> Request<'a> {
+    Request {
+        endpoint,
+        repository: reference.repository(),
+        path: format!("{}/manifests/{version}", reference.repository()),
+        what: version,
+        ask: Ask {
+            method,
+            accept,
+            from: 0,
+        },
+    }
+}
+
 /// Does something again, once, if what came was not what it should be: most often that is a damaged cache on the way.
 fn twice<T>(mut what: impl FnMut() -> Result<T, RegistryError>) -> Result<T, RegistryError> {
     match what() {
@@ -307,12 +308,7 @@ fn twice<T>(mut what: impl FnMut() -> Result<T, RegistryError>) -> Result<T, Reg
 
 /// Tags and digests are all that may stand in an address.
 fn check_version(version: &str) -> Result<(), RegistryError> {
-    let is_tag = (1..=128).contains(&version.len())
-        && !version.starts_with(['.', '-'])
-        && version
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
-    if is_tag || version.parse::<Digest>().is_ok() {
+    if is_tag(version) || version.parse::<Digest>().is_ok() {
         return Ok(());
     }
     Err(RegistryError::BadVersion {

@@ -72,9 +72,7 @@ impl Block {
     pub(super) fn kind(&self) -> Result<Kind, TarError> {
         Ok(match self.type_flag() {
             // In the old dialect a folder is a file whose name ends with a slash.
-            0 | b'0' | b'7' if self.type_flag() == 0 && self.path().ends_with(b"/") => {
-                Kind::Directory
-            }
+            0 if self.path().ends_with(b"/") => Kind::Directory,
             0 | b'0' | b'7' => Kind::File,
             b'1' => Kind::HardLink,
             b'2' => Kind::Symlink,

@@ -105,11 +105,6 @@ impl<R: Read> Reader<R> {
         self.source
     }
 
-    /// What it reads from, to look at.
-    pub fn get_ref(&self) -> &R {
-        &self.source
-    }
-
     /// The next entry; `None` at the end of the archive.
     ///
     /// # Errors
@@ -236,14 +231,12 @@ impl<R: Read> Reader<R> {
         if most == 0 {
             return Ok(0);
         }
-        match self.source.read(&mut buffer[..most]) {
-            Ok(0) => Err(TarError::Read(io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => {
+        match self.some(&mut buffer[..most])? {
+            0 => Err(TarError::Read(io::ErrorKind::UnexpectedEof.into())),
+            n => {
                 self.left -= n as u64;
                 Ok(n)
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.data(buffer),
-            Err(error) => Err(TarError::Read(error)),
         }
     }
 
@@ -261,6 +254,16 @@ impl<R: Read> Reader<R> {
         self.exactly(&mut waste[..padding])
     }
 
+    /// One read, which a signal does not end.
+    fn some(&mut self, buffer: &mut [u8]) -> Result<usize, TarError> {
+        loop {
+            match self.source.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other.map_err(TarError::Read),
+            }
+        }
+    }
+
     fn exactly(&mut self, buffer: &mut [u8]) -> Result<(), TarError> {
         self.source.read_exact(buffer).map_err(TarError::Read)
     }
@@ -271,12 +274,10 @@ impl<R: Read> Reader<R> {
         let mut block = Block::default();
         let mut filled = 0;
         while filled < BLOCK {
-            match self.source.read(&mut block.bytes_mut()[filled..]) {
-                Ok(0) if filled == 0 => return Ok(None),
-                Ok(0) => return Err(TarError::Read(io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => filled += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(TarError::Read(error)),
+            match self.some(&mut block.bytes_mut()[filled..])? {
+                0 if filled == 0 => return Ok(None),
+                0 => return Err(TarError::Read(io::ErrorKind::UnexpectedEof.into())),
+                n => filled += n,
             }
         }
         if block.is_zero() {

@@ -163,6 +163,16 @@ fn an_archive_that_ends_early_is_an_error() {
     for length in [100, 512, 800, 1511, 1530] {
         assert!(all(&whole[..length]).is_err(), "{length}");
     }
+    // Nor is what is missing made up for by there being no padding.
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut file = header(tar::EntryType::Regular, 1024);
+    builder
+        .append_data(&mut file, "a", &[1; 1024][..])
+        .expect("append");
+    let full = builder.into_inner().expect("a tar");
+    for length in [512, 800, 1024, 1535] {
+        assert!(all(&full[..length]).is_err(), "{length}");
+    }
     // The end's zero blocks may be missing.
     for length in [1536, 2048, 2560] {
         assert_eq!(all(&whole[..length]).expect("read").len(), 1);
@@ -179,6 +189,11 @@ fn hostile_headers_are_errors() {
         all(header.as_bytes())
     };
     assert!(with(&|_| {}).is_ok());
+    let mut damaged = header(tar::EntryType::Regular, 0);
+    damaged.set_path("x").expect("a path");
+    damaged.set_cksum();
+    damaged.as_mut_bytes()[0] = b'y';
+    assert!(matches!(all(damaged.as_bytes()), Err(TarError::Checksum)));
     assert!(with(&|h| h.as_mut_bytes()[124] = b'x').is_err());
     assert!(with(&|h| h.as_mut_bytes()[124..136].fill(0xff)).is_err());
     assert!(with(&|h| h.as_mut_bytes()[156] = b'M').is_err());
@@ -191,6 +206,41 @@ fn hostile_headers_are_errors() {
             }),
             Err(TarError::TooLong { .. })
         ));
+    }
+}
+
+/// A sparse file in PAX's first way, whose data are `stored` bytes.
+fn sparse(map: &str, size: &str, stored: usize) -> Result<Vec<(Entry, Vec<u8>)>, TarError> {
+    let mut builder = tar::Builder::new(Vec::new());
+    builder
+        .append_pax_extensions([
+            ("GNU.sparse.map", map.as_bytes()),
+            ("GNU.sparse.size", size.as_bytes()),
+        ])
+        .expect("append");
+    let mut file = header(tar::EntryType::Regular, stored as u64);
+    builder
+        .append_data(&mut file, "s", &vec![1; stored][..])
+        .expect("append");
+    all(&builder.into_inner().expect("a tar"))
+}
+
+#[test]
+fn maps_that_do_not_fit_their_file_are_errors() {
+    assert!(sparse("0,4,100,6", "200", 10).is_ok());
+    assert!(sparse("", "200", 0).is_ok());
+    for (map, size, stored) in [
+        ("0,4,100,6", "200", 9),
+        ("0,4,100,6", "200", 11),
+        ("0,4,100,6", "105", 10),
+        ("100,6,0,4", "200", 10),
+        ("0,4,3,6", "200", 10),
+        ("0,4,100", "200", 4),
+        ("18446744073709551615,4", "200", 4),
+        ("0,x", "200", 4),
+        ("0,4", "x", 4),
+    ] {
+        assert!(sparse(map, size, stored).is_err(), "{map} of {size}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Small things that instructions are made of: paths, ports, signals, times and sizes.
 
+use cosm_base::units::ByteSize;
+
 use crate::recipe::apply::join;
 use crate::recipe::error::DockerfileErrorKind as Kind;
 use crate::recipe::glob::Wildcard;
@@ -141,19 +143,9 @@ pub(super) fn duration(what: &'static str, text: &str) -> Result<i64, Kind> {
 
 /// A number of bytes, with Docker's units of 1024.
 pub(super) fn size(text: &str) -> Result<u64, Kind> {
-    let error = || bad("size", text, "a number of bytes, perhaps with k, m or g");
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &lower[digits.len()..] {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(error()),
-    };
-    let number: u64 = digits.parse().map_err(|_| error())?;
-    number.checked_mul(1 << shift).ok_or_else(error)
+    let size: Result<ByteSize, _> = text.parse();
+    size.map(|size| size.0)
+        .map_err(|_| bad("size", text, "a number of bytes, perhaps with k, m or g"))
 }
 
 /// Permissions in octal digits.

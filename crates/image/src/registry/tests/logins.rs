@@ -395,3 +395,41 @@ fn logins_are_kept_by_the_helper_that_the_file_names() {
         "{args}"
     );
 }
+
+#[test]
+fn logins_at_the_same_time_are_all_kept() {
+    let place = Place::new();
+    let path = place.config();
+    // What a process that was killed has left.
+    let left = "half a secret ".repeat(10_000);
+    fs::write(place.path().join("config.json.cosm-new"), left).expect("a file");
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let (place, path) = (&place, &path);
+            scope.spawn(move || {
+                for m in 0..5 {
+                    let host = format!("h{n}-{m}.test");
+                    let credentials = Credentials::password("me", format!("secret {n}"));
+                    store_login(place.file(path), &host, &credentials).expect("a login");
+                }
+                remove_login(place.file(path), &format!("h{n}-0.test")).expect("a logout");
+            });
+        }
+    });
+    assert_eq!(list_logins(place.file(&path)).expect("logins").len(), 32);
+    let left: Vec<_> = fs::read_dir(place.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert_eq!(left, ["config.json"]);
+    let mode = fs::metadata(&path).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_logout_makes_no_file() {
+    let place = Place::new();
+    let path = place.path().join("none/config.json");
+    assert!(!remove_login(place.file(&path), "h.test").expect("nothing to forget"));
+    assert!(!path.parent().expect("a folder").exists());
+}
